@@ -1,0 +1,1 @@
+"""Federated learning by primal-dual optimization."""
