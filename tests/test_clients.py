@@ -52,7 +52,8 @@ def test_split_is_a_partition_that_depends_on_the_name_alone():
     rng = np.random.default_rng(0)
     clients = Clients.build([(rng.normal(size=(n, 2)), np.arange(n)) for n in (10, 1, 7)], names=["a", "b", "c"])
     train, test = clients.split(0.3, seed=1)
-    assert train.sizes.tolist() == [7, 1, 5] and test.names == ("a", "c")
+    assert train.sizes.tolist() == [7, 1, 5]
+    assert test.names == ("a", "c")
     for name, whole in zip(clients.names, clients.targets, strict=True):
         parts = [p.targets[p.names.index(name)] for p in (train, test) if name in p.names]
         assert sorted(np.concatenate(parts)) == sorted(whole)

@@ -1,1 +1,5 @@
 """Getting data into `Clients`."""
+
+from fedual.clients import Clients
+
+from_arrays = Clients.build

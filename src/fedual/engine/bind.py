@@ -1,0 +1,243 @@
+"""From what the user wrote to what the program needs: checks, automatic settings, per-client parameters."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedual import oracles as oracle_module
+from fedual import participation as participation_module
+from fedual import schedules as schedule_module
+from fedual import theory
+from fedual.arrays import record, static
+from fedual.layout import Layout, block_size, map_clients
+from fedual.local import Local
+from fedual.problem import Problem
+from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
+
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind"]
+
+_AUTO_STEPS = 10
+
+
+@record
+class InverseSmoothness:
+    """The automatic learning rate factor/(L_k + rho)."""
+
+    smoothness: Any
+    factor: Any = 1.0
+
+    def __call__(self, rho: Any) -> Any:
+        return self.factor / (self.smoothness + rho)
+
+
+@record
+class Method:
+    """What the compiled program needs of a method; every numeric setting is a leaf.
+
+    Attributes:
+        algorithm: with numbers for its settings.
+        oracles: per bucket, stacked along the clients.
+        limits: per bucket, local steps per client where they differ, else None.
+        schedule, participation: as given.
+        blocks: per bucket, clients that work together.
+    """
+
+    algorithm: Algorithm
+    oracles: tuple[Oracle, ...]
+    limits: tuple[Any, ...]
+    schedule: Schedule
+    participation: Participation
+    blocks: tuple[int, ...] = static()
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A problem and a method that fit each other."""
+
+    problem: Problem
+    layout: Layout
+    method: Method
+
+    def start_carries(self, theta: Any) -> tuple[Any, ...]:
+        """The oracles' first carries, per bucket."""
+        return tuple(
+            _start_carries(self.problem.loss, bucket, oracle, theta) if oracle.carries else ()
+            for bucket, oracle in zip(self.layout.buckets, self.method.oracles, strict=True)
+        )
+
+    @cached_property
+    def words(self) -> jax.Array:
+        """Two words per client in the user's order, shape `(K, 2)`."""
+        return jnp.asarray(self.layout.gather([bucket.words for bucket in self.layout.buckets]))
+
+
+@jax.jit
+def _start_carries(loss: Any, bucket: Any, oracle: Any, theta: Any) -> Any:
+    return map_clients(lambda e, o: o.init(Local(loss, e.rows, e.count), theta), bucket, oracle)
+
+
+def bind(
+    problem: Problem,
+    algorithm: Algorithm,
+    schedule: Schedule | None = None,
+    participation: Participation | None = None,
+    clients_at_once: int | str = "auto",
+    devices: int = 1,
+) -> Bound:
+    """Check that everything fits and settle every automatic choice.
+
+    Raises:
+        ValueError: something does not fit; the message names it and the remedy.
+        TypeError: an argument is of the wrong kind.
+    """
+    _check_kinds(algorithm, schedule, participation)
+    algorithm.check()
+    schedule = _schedule(algorithm, schedule)
+    participation = participation_module.Full() if participation is None else participation
+    participation.check(problem.clients.names)
+    if not participation.everyone and not algorithm.partial:
+        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    if problem.regularizer is not None and not algorithm.composite:
+        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
+        raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
+
+    smoothness = _Smoothness(problem)
+    if getattr(algorithm, "step_size", None) == "auto":
+        algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
+    chosen, groups = _oracles(problem, algorithm)
+    layout = problem.layout(groups=groups, devices=devices)
+    settled = [_settle(oracle, problem, smoothness, algorithm) for oracle in chosen]
+    oracles, limits = [], []
+    for bucket, group in zip(layout.buckets, layout.groups, strict=True):
+        oracle, steps = settled[group]
+        index = np.asarray(bucket.index)
+        oracles.append(jax.tree.map(partial(_per_client, problem, index), oracle))
+        limits.append(None if steps is None else np.asarray(steps, np.int32)[index])
+    blocks = tuple(
+        len(b.count) // devices if getattr(o, "batch_size", None) and clients_at_once == "auto"
+        else min(block_size(b, clients_at_once), len(b.count) // devices)
+        for b, o in zip(layout.buckets, oracles, strict=True)
+    )  # fmt: skip
+    bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
+    return Bound(problem, layout, Method(bare, tuple(oracles), tuple(limits), schedule, participation, blocks))
+
+
+def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
+    for what, value, kind, example in (
+        ("algorithm", algorithm, Algorithm, "fedual.FedPD()"),
+        ("schedule", schedule, Schedule | None, "fedual.schedules.Skip(0.5)"),
+        ("participation", participation, Participation | None, "fedual.participation.Full()"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+
+
+def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
+    own = algorithm.schedule()
+    if own is not None:
+        if schedule is not None and not schedule.never_skips:
+            raise ValueError(f"{algorithm.name} brings its own coin; leave the schedule out.")
+        return own
+    schedule = schedule_module.Always() if schedule is None else schedule
+    schedule.check()
+    if not schedule.never_skips and not algorithm.silent:
+        raise ValueError(f"{algorithm.name} cannot skip rounds: {algorithm.why_not_silent}")
+    return schedule
+
+
+class _Smoothness:
+    """L_k of every client, computed when first needed."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        bound = self.problem.smoothness()
+        if bound is None:
+            raise ValueError(
+                f"{type(self.problem.loss).__name__} has no known smoothness constant; give step_size and "
+                "learning_rate as numbers."
+            )
+        return np.maximum(bound, np.finfo(float).tiny ** 0.5)
+
+
+def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:
+    """The distinct oracles, and which of them each client uses (None where there is one)."""
+    oracle = getattr(algorithm, "oracle", None)
+    if oracle is None:
+        oracle = (
+            (oracle_module.Exact() if problem.loss.quadratic else oracle_module.Newton(1e-12))
+            if algorithm.default_oracle() == {}
+            else oracle_module.GradientDescent(**algorithm.default_oracle())
+        )
+    if not isinstance(oracle, Oracle):
+        raise TypeError(f"oracle must be an object such as fedual.oracles.GradientDescent(8, 0.1), not {oracle!r}.")
+    oracle.check(problem.loss)
+    return [oracle], None
+
+
+def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:
+    """Numbers for "auto", one static number of steps, and the steps per client where they differ."""
+    changes: dict[str, Any] = {}
+    if getattr(oracle, "learning_rate", None) == "auto":
+        factor = 0.25 if isinstance(oracle, oracle_module.SVRG) else 1.0
+        changes["learning_rate"] = InverseSmoothness(smoothness.values, factor)
+    if getattr(oracle, "gamma", None) == "auto":
+        changes["gamma"] = 1 / smoothness.values
+    refresh = getattr(oracle, "refresh", 1)
+    if not algorithm.starts_at_model and isinstance(refresh, int) and refresh > 1:
+        raise ValueError(
+            f"refresh = {refresh}: {algorithm.name} starts its local work at the global model, where the estimate "
+            "carried from the last local iterate is wrong. Use refresh=1, or a primal-dual method."
+        )
+    limits = None
+    if isinstance(oracle, FirstOrder):
+        steps = _steps(oracle, problem)
+        changes["steps"] = int(steps.max())
+        limits = None if (steps == steps[0]).all() else steps
+    for name in ("learning_rate", "gamma", "batch_size", "refresh", "tolerance"):
+        _check_positive(name, getattr(oracle, name, None))
+    return dataclasses.replace(oracle, **changes) if changes else oracle, limits
+
+
+def _steps(oracle: Any, problem: Problem) -> np.ndarray:
+    sizes = problem.sizes
+    epochs = getattr(oracle, "epochs", None)
+    if epochs is not None:
+        if oracle.steps is not None:
+            raise ValueError(f"steps = {oracle.steps!r} and epochs = {epochs!r}: give one of the two.")
+        _check_positive("epochs", epochs)
+        return np.maximum(1, np.round(epochs * sizes / oracle.batch_size)).astype(int)
+    steps = _AUTO_STEPS if oracle.steps == "auto" else oracle.steps
+    array = np.asarray(steps)
+    if array.dtype.kind not in "iu" or array.shape not in ((), sizes.shape) or (array < 1).any():
+        raise ValueError(f"steps = {steps!r} must be an integer >= 1, or one per client.")
+    return np.broadcast_to(array, sizes.shape)
+
+
+def _check_positive(name: str, value: Any) -> None:
+    if value is None or isinstance(value, str) or callable(value):
+        return
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"{name} = {value!r} must be positive and finite.")
+
+
+def _per_client(problem: Problem, index: np.ndarray, leaf: Any) -> Any:
+    """One value per client of a bucket, from one for all or one per client in the user's order."""
+    array = np.asarray(leaf)
+    array = array.astype(problem.dtype) if array.dtype.kind == "f" else array
+    if array.ndim == 0:
+        return np.broadcast_to(array, index.shape).copy()
+    if array.shape[0] != len(problem.clients):
+        raise ValueError(f"{len(array)} values of a setting for {len(problem.clients)} clients: give one, or one each.")
+    return array[index]

@@ -1,0 +1,253 @@
+"""One round of all clients, as the compiled program does it."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedual.arrays import record, squared_norm, where, wrap_key
+from fedual.engine.bind import Method
+from fedual.engine.local_work import work
+from fedual.engine.state import Device
+from fedual.layout import map_clients, sum_clients
+from fedual.local import Local
+from fedual.protocols import Work
+
+__all__ = ["NOT_FINITE", "REACHED", "RUNNING", "Control", "Data", "Row", "one_round"]
+
+RUNNING, REACHED, NOT_FINITE = 0, 1, 2
+_COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
+
+
+@record
+class Data:
+    """The problem as the program sees it.
+
+    Attributes:
+        loss, regularizer: as given; the regularizer may be None.
+        buckets: the clients' data.
+        words: two words per client in the user's order, shape `(K, 2)`.
+    """
+
+    loss: Any
+    regularizer: Any
+    buckets: Any
+    words: Any
+
+
+class Control(NamedTuple):
+    """When to evaluate and to stop; scalars.
+
+    Attributes:
+        rounds: at most this many in this chunk.
+        every: evaluate objective and stationarity when the round's number is a multiple.
+        tolerance: on the stationarity; negative for none.
+        relative: on the unit-free residuals; negative for none.
+    """
+
+    rounds: Any
+    every: Any
+    tolerance: Any
+    relative: Any
+
+
+class Row(NamedTuple):
+    """One round's figures; counts are the round's own."""
+
+    communicated: Any
+    uplinks: Any
+    downlinks: Any
+    objective: Any
+    stationarity: Any
+    primal_residual: Any
+    dual_residual: Any
+    s: Any
+    p: Any
+    gradient_evaluations: Any
+
+
+class Sums(NamedTuple):
+    """What a client contributes to sums over clients."""
+
+    message: Any
+    weight: Any
+    participants: Any
+    evaluations: Any
+
+
+def _total(tree: Any, axis: str | None) -> Any:
+    return tree if axis is None else lax.psum(tree, axis)
+
+
+def one_round(
+    data: Data, method: Method, state: Device, control: Control, axis: str | None
+) -> tuple[Device, Row, Any, Any]:
+    number = state.round + 1
+    key = jax.random.fold_in(wrap_key(state.key), number)
+    algorithm = method.algorithm
+    if hasattr(algorithm, "step_size"):
+        algorithm = dataclasses.replace(algorithm, step_size=state.step_size)
+
+    def prox(v: Any, scale: Any) -> Any:
+        return v if data.regularizer is None else data.regularizer.prox(v, scale)
+
+    p = method.schedule.p(state.schedule, number)
+    silent = jax.random.uniform(jax.random.fold_in(key, _COIN)) < p
+    active = state.active
+    if not method.participation.everyone:
+        uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
+        active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
+
+    step = partial(_clients, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    buckets = [
+        step(data.loss, b, o, limit, block, c, y, r, None if method.participation.everyone else active)
+        for b, o, limit, block, c, y, r in zip(
+            data.buckets, method.oracles, method.limits, method.blocks, state.clients, state.carries, state.records,
+            strict=True,
+        )
+    ]  # fmt: skip
+    clients, carries, records = (tuple(part[i] for part in buckets) for i in range(3))
+    sums = _total(jax.tree.map(lambda *leaves: sum(leaves), *(part[3] for part in buckets)), axis)
+
+    communicated = ~silent & (sums.participants > 0)
+    server, broadcast = where(
+        communicated,
+        algorithm.aggregate(state.server, sums.message, sums.weight, prox),
+        (state.server, state.broadcast),
+    )
+    primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+    theta = algorithm.theta(server)
+    objective, stationarity = lax.cond(
+        number % control.every == 0,
+        lambda: _evaluate(data, theta, state.step_size, axis),
+        lambda: (jnp.full((), jnp.nan, theta.dtype),) * 2,
+    )
+    row = Row(
+        communicated=communicated,
+        uplinks=jnp.where(communicated, sums.participants, 0),
+        downlinks=jnp.where(state.fresh, sums.participants, 0),
+        objective=objective,
+        stationarity=stationarity,
+        primal_residual=primal,
+        dual_residual=dual,
+        s=state.step_size,
+        p=jnp.asarray(p, theta.dtype),
+        gradient_evaluations=sums.evaluations,
+    )
+    reached = stationarity <= control.tolerance
+    reached |= communicated & (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
+    bad = _first_bad(data, records, theta, axis)
+    nobody = data.words.shape[0] + 1
+    code = jnp.where(bad < nobody, NOT_FINITE, jnp.where(reached, REACHED, RUNNING)).astype(jnp.int32)
+    new = dataclasses.replace(
+        state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
+        broadcast=broadcast, clients=clients, carries=carries, records=records, mean=mean,
+    )  # fmt: skip
+    return new, row, code, bad
+
+
+def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
+    """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
+    return jax.vmap(lambda w: jax.random.uniform(_client_key(key, w)))(words)
+
+
+def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
+    return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
+
+
+def _clients(
+    algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    bucket: Any, oracle: Any, limit: Any, block: int, clients: Any, carries: Any, records: Any, active: Any,
+) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
+    """All of a bucket's participants through one round."""
+
+    def begin(client: Any, record: Any) -> tuple[Any, Any]:
+        ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
+        received = algorithm.receive(algorithm.rescale(client, ratio), state.broadcast)
+        client = where(state.fresh, received, client)
+        return client, algorithm.subproblem(client)
+
+    def end(
+        entry: Any, local: Any, o: Any, client: Any, subproblem: Any, record: Any, x: Any, steps: Any, spent: Any
+    ) -> Any:
+        rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
+        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient))
+        gap = squared_norm(x - client.anchor)
+        done = algorithm.sent(new, message)
+        if algorithm.silent:
+            done = where(silent, algorithm.skip(new, message, prox), done)
+        finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
+        record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
+        sums = Sums(
+            jax.tree.map(lambda leaf: entry.weight * leaf, message),
+            entry.weight,
+            entry.real.astype(jnp.int32),
+            jnp.where(entry.real, spent, 0).astype(x.dtype),
+        )
+        return done, record, sums
+
+    def advance(fixed: Any, changing: Any) -> Any:
+        (entry, o, limits), (client, carry, record) = fixed, changing
+        client, subproblem = jax.vmap(begin)(client, record)
+        local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
+        keys = jax.vmap(partial(_client_key, key))(entry.words)
+        x, kept, spent = work(o, local, subproblem, carry, record.visits, limits, keys)
+        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limits is None else limits
+        client, record, sums = jax.vmap(end)(entry, local, o, client, subproblem, record, x, steps, spent)
+        return (client, kept if o.carries else (), record), sums
+
+    fixed, changing = (bucket, oracle, limit), (clients, carries, records)
+    one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
+    shapes = jax.eval_shape(advance, *one)[1]
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
+    chosen = None if active is None else active[bucket.index]
+    (clients, carries, records), sums = sum_clients(advance, fixed, changing, zero, block, chosen)
+    return clients, carries, records, sums
+
+
+def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:
+    """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
+
+    def moments(bucket: Any, client: Any, record: Any) -> Any:
+        dual = jax.vmap(algorithm.dual)(client)
+        w = bucket.weight
+        squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
+        return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
+
+    parts = [moments(*part) for part in zip(data.buckets, clients, records, strict=True)]
+    gap, mean, dual_mean, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
+    if data.regularizer is None:
+        dual = jnp.linalg.norm(dual_mean)
+    else:
+        dual = jnp.linalg.norm(mean - state.mean) / state.step_size
+    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square)), mean
+
+
+def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, Any]:
+    """The objective and the stationarity at theta."""
+
+    def one(entry: Any) -> Any:
+        value, gradient = data.loss.value(theta, entry.rows), data.loss.gradient(theta, entry.rows)
+        return entry.weight * value, entry.weight * gradient
+
+    parts = [jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), map_clients(one, bucket)) for bucket in data.buckets]
+    value, gradient = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
+    if data.regularizer is None:
+        return value, squared_norm(gradient)
+    step = (theta - data.regularizer.prox(theta - s * gradient, s)) / s
+    return value + data.regularizer.value(theta), squared_norm(step)
+
+
+def _first_bad(data: Data, records: Any, theta: Any, axis: str | None) -> Any:
+    """Position of the first client whose result is not finite; K if only the server's is; K + 1 if all is well."""
+    count = data.words.shape[0]
+    bad = jnp.where(jnp.isfinite(jnp.sum(theta)), count + 1, count)
+    for bucket, kept in zip(data.buckets, records, strict=True):
+        bad = jnp.minimum(bad, jnp.min(jnp.where(kept.finite, count + 1, bucket.index)))
+    bad = bad.astype(jnp.int32)
+    return bad if axis is None else lax.pmin(bad, axis)

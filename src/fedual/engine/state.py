@@ -1,0 +1,106 @@
+"""The whole state of a run."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedual.arrays import random_key, record, static
+from fedual.solution import History
+
+__all__ = ["ClientRecord", "Device", "RunState"]
+
+
+class ClientRecord(NamedTuple):
+    """What the driver remembers of a client.
+
+    Attributes:
+        visits: rounds of work the client has done.
+        gap: ||theta_k - anchor_k||^2 of its last round of work.
+        step_size: s when it last took part.
+        finite: whether its last result was finite.
+    """
+
+    visits: Any
+    gap: Any
+    step_size: Any
+    finite: Any
+
+
+@record
+class Device:
+    """The part of a run's state that the compiled program advances. Per-client parts are one tree per bucket.
+
+    Attributes:
+        round: rounds done.
+        stretch: stretches of rounds begun and ended by a communication.
+        fresh: whether the next round begins a stretch.
+        active: who takes part in the present stretch, shape `(K,)`.
+        server, broadcast: the server's state and what it last sent.
+        clients, carries, records: states of clients, oracles, and the driver's records.
+        schedule: the schedule's state.
+        step_size: s in force, NaN for a method without one.
+        mean: sum of w_k theta_k, shape `(d,)`.
+        key: the run's random key, two words.
+    """
+
+    round: Any
+    stretch: Any
+    fresh: Any
+    active: Any
+    server: Any
+    broadcast: Any
+    clients: Any
+    carries: Any
+    records: Any
+    schedule: Any
+    step_size: Any
+    mean: Any
+    key: Any
+
+
+@record
+class RunState:
+    """Everything needed to go on with a run.
+
+    Attributes:
+        device: see `Device`.
+        history: the rows so far.
+        seed: what the key was made of.
+    """
+
+    device: Device
+    history: History = static()
+    seed: int = static()
+
+
+def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
+    """The state before round 1, from a bound method (see `engine.bind`) and theta^(0)."""
+    algorithm, layout = bound.method.algorithm, bound.layout
+    theta = jnp.asarray(theta)
+    server, client = algorithm.init(theta)
+
+    def stack(bucket: Any, tree: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(bucket.count), *jnp.shape(leaf))), tree)
+
+    s = jnp.asarray(getattr(algorithm, "step_size", jnp.nan), theta.dtype)
+    record = ClientRecord(jnp.int32(0), jnp.zeros((), theta.dtype), s, jnp.asarray(True))
+    device = Device(
+        round=jnp.int32(0),
+        stretch=jnp.int32(0),
+        fresh=jnp.asarray(True),
+        active=jnp.ones(len(bound.problem.clients), bool),
+        server=server,
+        broadcast=algorithm.first_broadcast(theta),
+        clients=tuple(stack(bucket, client) for bucket in layout.buckets),
+        carries=bound.start_carries(theta),
+        records=tuple(stack(bucket, record) for bucket in layout.buckets),
+        schedule=bound.method.schedule.init(),
+        step_size=s,
+        mean=theta,
+        key=random_key(seed),
+    )
+    return RunState(device, History(), seed)

@@ -1,0 +1,234 @@
+"""Losses of a linear predictor z = <x, theta> (+ intercept): least squares, logistic, softmax, Poisson."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.nn import log_softmax, softmax
+
+from fedual.arrays import record, static
+from fedual.local import Rows
+from fedual.protocols import Loss
+
+
+class LinearPredictor(Loss):
+    """f_k(theta) = mean over rows of phi(z, y) + (l2/2) ||theta without intercept||^2, z = X theta.
+
+    A subclass has the fields `l2` and `intercept` and implements `phi`, its first derivative `slope` and second
+    derivative `curvature` in z, and `bound`, the largest curvature (None where it has none).
+    With an intercept the prepared features end in a column of ones and theta in the unpenalized intercept.
+    """
+
+    bound: ClassVar[float | None] = None
+    l2: Any
+    intercept: bool
+
+    def phi(self, z: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def slope(self, z: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def curvature(self, z: Any, y: Any) -> Any:
+        raise NotImplementedError
+
+    def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+        if features.ndim != 2:
+            raise ValueError(
+                f"client {name!r}: {type(self).__name__} needs a table of features, shape (n, d), not {features.shape}."
+            )
+        features = features.astype(float, copy=False)
+        if self.intercept:
+            features = np.column_stack([features, np.ones(len(features))])
+        return features, self.prepare_targets(targets, name)
+
+    def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
+        if targets.ndim != 1:
+            raise ValueError(f"client {name!r}: targets must have shape (n,), not {targets.shape}.")
+        return targets.astype(float)
+
+    def dimension(self, feature_shape: tuple[int, ...]) -> int:
+        return feature_shape[0]
+
+    def mask(self, theta: Any) -> Any:
+        """1 where a parameter is penalized, 0 for the intercept."""
+        return jnp.ones_like(theta).at[-1].set(0) if self.intercept else jnp.ones_like(theta)
+
+    def value(self, theta: Any, rows: Rows) -> Any:
+        z = rows.features @ theta
+        # A row of weight zero is padding, whose phi need not be finite.
+        phi = jnp.where(rows.weights > 0, self.phi(z, rows.targets), 0)
+        return jnp.vdot(rows.weights, phi) + self.penalty(theta)
+
+    def gradient(self, theta: Any, rows: Rows) -> Any:
+        z = rows.features @ theta
+        return (rows.weights * self.slope(z, rows.targets)) @ rows.features + self.penalty_gradient(theta)
+
+    def hessian(self, theta: Any, rows: Rows) -> Any:
+        z = rows.features @ theta
+        scaled = (rows.weights * self.curvature(z, rows.targets))[:, None] * rows.features
+        return rows.features.T @ scaled + jnp.diag(self.penalty_curvature(theta))
+
+    def smoothness(self, rows: Rows) -> Any:
+        if self.bound is None:
+            return None
+        return self.bound * _largest_eigenvalue(rows) + self.penalty_bound()
+
+    def penalty(self, theta: Any) -> Any:
+        return self.l2 / 2 * jnp.sum(self.mask(theta) * jnp.square(theta))
+
+    def penalty_gradient(self, theta: Any) -> Any:
+        return self.l2 * self.mask(theta) * theta
+
+    def penalty_curvature(self, theta: Any) -> Any:
+        return self.l2 * self.mask(theta)
+
+    def penalty_bound(self) -> Any:
+        return self.l2
+
+
+def _largest_eigenvalue(rows: Rows) -> Any:
+    """Of the weighted Gram matrix X' diag(w) X, through the smaller of its two forms."""
+    scaled = rows.features * jnp.sqrt(rows.weights)[:, None]
+    gram = scaled.T @ scaled if scaled.shape[1] <= scaled.shape[0] else scaled @ scaled.T
+    return jnp.linalg.eigvalsh(gram)[-1]
+
+
+@record
+class LeastSquares(LinearPredictor):
+    """phi(z, y) = (z - y)^2 / 2; see `least_squares`."""
+
+    l2: Any = 0.0
+    intercept: bool = static(default=False)
+    bound: ClassVar[float | None] = 1.0
+    quadratic: ClassVar[bool] = True
+
+    def phi(self, z: Any, y: Any) -> Any:
+        return jnp.square(z - y) / 2
+
+    def slope(self, z: Any, y: Any) -> Any:
+        return z - y
+
+    def curvature(self, z: Any, y: Any) -> Any:
+        return jnp.ones_like(z)
+
+
+@record
+class Logistic(LinearPredictor):
+    """phi(z, y) = log(1 + exp(-y z)), y in {-1, 1}; see `logistic`."""
+
+    l2: Any = 0.0
+    intercept: bool = static(default=False)
+    bound: ClassVar[float | None] = 0.25
+
+    def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
+        targets = super().prepare_targets(targets, name)
+        labels = set(np.unique(targets).tolist())
+        if not (labels <= {0.0, 1.0} or labels <= {-1.0, 1.0}):
+            raise ValueError(
+                f"client {name!r}: labels must be 0 and 1, or -1 and 1; found {sorted(labels)[:6]}. "
+                "Use losses.softmax(classes) for more than two classes."
+            )
+        return np.where(targets > 0, 1.0, -1.0)
+
+    # exp may overflow to infinity below, where 1/(1 + inf) = 0 is the right limit.
+    def phi(self, z: Any, y: Any) -> Any:
+        return jnp.logaddexp(0.0, -y * z)
+
+    def slope(self, z: Any, y: Any) -> Any:
+        return -y / (1 + jnp.exp(y * z))
+
+    def curvature(self, z: Any, y: Any) -> Any:
+        return 1 / ((1 + jnp.exp(z)) * (1 + jnp.exp(-z)))
+
+
+@record
+class LogisticNonconvex(Logistic):
+    """Logistic loss + beta sum over j of alpha x_j^2 / (1 + alpha x_j^2); see `logistic_nonconvex`."""
+
+    beta: Any = 0.1
+    alpha: Any = 1.0
+
+    def penalty(self, theta: Any) -> Any:
+        q = self.alpha * jnp.square(theta)
+        return self.beta * jnp.sum(self.mask(theta) * q / (1 + q))
+
+    def penalty_gradient(self, theta: Any) -> Any:
+        q = self.alpha * jnp.square(theta)
+        return 2 * self.beta * self.alpha * self.mask(theta) * theta / jnp.square(1 + q)
+
+    def penalty_curvature(self, theta: Any) -> Any:
+        q = self.alpha * jnp.square(theta)
+        return 2 * self.beta * self.alpha * self.mask(theta) * (1 - 3 * q) / (1 + q) ** 3
+
+    def penalty_bound(self) -> Any:
+        return 2 * self.alpha * self.beta
+
+
+@record
+class Poisson(LinearPredictor):
+    """phi(z, y) = exp(z) - y z; see `poisson`."""
+
+    l2: Any = 0.0
+    intercept: bool = static(default=False)
+
+    def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
+        targets = super().prepare_targets(targets, name)
+        if (targets < 0).any():
+            raise ValueError(f"client {name!r}: Poisson counts must be >= 0; found {targets.min()}.")
+        return targets
+
+    def phi(self, z: Any, y: Any) -> Any:
+        return jnp.exp(z) - y * z
+
+    def slope(self, z: Any, y: Any) -> Any:
+        return jnp.exp(z) - y
+
+    def curvature(self, z: Any, y: Any) -> Any:
+        return jnp.exp(z)
+
+
+@record
+class Softmax(LinearPredictor):
+    """Cross-entropy over `classes` classes; theta is a `(d, classes)` matrix in row-major order; see `softmax`."""
+
+    classes: int = static(default=2)
+    l2: Any = 0.0
+    intercept: bool = static(default=False)
+    bound: ClassVar[float | None] = 0.5  # the largest eigenvalue of diag(p) - pp' over all p
+
+    def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
+        targets = super().prepare_targets(targets, name)
+        if (targets != np.round(targets)).any() or targets.min() < 0 or targets.max() >= self.classes:
+            raise ValueError(
+                f"client {name!r}: labels must be integers 0..{self.classes - 1}; found "
+                f"{np.unique(targets)[:6].tolist()}. Code labels by one list that all clients share."
+            )
+        return targets.astype(np.int32)
+
+    def dimension(self, feature_shape: tuple[int, ...]) -> int:
+        return feature_shape[0] * self.classes
+
+    def mask(self, theta: Any) -> Any:
+        ones = jnp.ones_like(theta)
+        return ones.at[-self.classes :].set(0) if self.intercept else ones
+
+    def scores(self, theta: Any, rows: Rows) -> Any:
+        return rows.features @ jnp.reshape(theta, (-1, self.classes))
+
+    def value(self, theta: Any, rows: Rows) -> Any:
+        chosen = jnp.take_along_axis(log_softmax(self.scores(theta, rows)), rows.targets[:, None], axis=1)
+        return -jnp.vdot(rows.weights, chosen[:, 0]) + self.penalty(theta)
+
+    def gradient(self, theta: Any, rows: Rows) -> Any:
+        excess = softmax(self.scores(theta, rows)) - jax.nn.one_hot(rows.targets, self.classes, dtype=theta.dtype)
+        return (rows.features.T @ (rows.weights[:, None] * excess)).ravel() + self.penalty_gradient(theta)
+
+    def hessian(self, theta: Any, rows: Rows) -> Any:
+        p = softmax(self.scores(theta, rows))
+        blocks = p[:, :, None] * (jnp.eye(self.classes, dtype=theta.dtype) - p[:, None, :])
+        full = jnp.einsum("n,nab,ni,nj->iajb", rows.weights, blocks, rows.features, rows.features, optimize=True)
+        return full.reshape(theta.size, theta.size) + jnp.diag(self.penalty_curvature(theta))

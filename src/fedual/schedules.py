@@ -1,0 +1,147 @@
+"""Whether a round skips the communication. p is always the probability of SKIPPING.
+
+One coin is tossed for the whole federation, from the run's key and the round's number; a skipped round sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from fedual.arrays import record, static
+from fedual.protocols import Schedule
+
+__all__ = ["Always", "Decay", "Explicit", "Periodic", "Schedule", "Skip"]
+
+
+@record
+class Always(Schedule):
+    """Every round communicates: p = 0.
+
+    Example:
+        >>> import fedual as fd
+        >>> float(fd.schedules.Always().p((), 1))
+        0.0
+    """
+
+    never_skips = True
+
+    def p(self, state: Any, round: Any) -> Any:
+        return jnp.zeros(())
+
+
+@record
+class Skip(Schedule):
+    """Every round is skipped with the same probability p.
+
+    With a constant p > 0 FedPD settles in a neighborhood of a solution that grows with p and with the dissimilarity of
+    the clients; it converges exactly only where p goes to 0.
+
+    Args:
+        probability: p, 0 <= p < 1.
+
+    Raises:
+        ValueError: p is outside [0, 1).
+
+    Example:
+        >>> import fedual as fd
+        >>> fd.schedules.Skip(0.5).p((), 3)
+        0.5
+    """
+
+    probability: Any
+
+    def check(self) -> None:
+        p = self.probability
+        if isinstance(p, bool) or not 0 <= p < 1:
+            raise ValueError(f"probability = {p!r} must lie in [0, 1): it is the probability of skipping a round.")
+
+    def p(self, state: Any, round: Any) -> Any:
+        return self.probability
+
+
+@record
+class Decay(Schedule):
+    """p_t = (T - t)/T for t = 1..T, and 0 from then on: rare communication first, every round at the end.
+
+    Args:
+        rounds: T >= 1. It belongs to the schedule: running for more or fewer rounds, or resuming, does not change it.
+
+    Raises:
+        ValueError: T < 1.
+
+    Example:
+        >>> import fedual as fd
+        >>> schedule = fd.schedules.Decay(4)
+        >>> [float(schedule.p((), t)) for t in (1, 2, 4, 9)]
+        [0.75, 0.5, 0.0, 0.0]
+    """
+
+    rounds: Any
+
+    def check(self) -> None:
+        if isinstance(self.rounds, bool) or int(self.rounds) != self.rounds or self.rounds < 1:
+            raise ValueError(f"rounds = {self.rounds!r} must be an integer >= 1.")
+
+    def p(self, state: Any, round: Any) -> Any:
+        return jnp.maximum(self.rounds - round, 0) / self.rounds
+
+
+@record
+class Periodic(Schedule):
+    """Communicate in every `period`-th round (rounds period, 2 period, ...) and in no other.
+
+    Args:
+        period: an integer >= 1; 1 is `Always`.
+
+    Raises:
+        ValueError: the period is not an integer >= 1.
+
+    Example:
+        >>> import fedual as fd
+        >>> schedule = fd.schedules.Periodic(3)
+        >>> [int(schedule.p((), t)) for t in range(1, 7)]
+        [1, 1, 0, 1, 1, 0]
+    """
+
+    period: Any
+
+    def check(self) -> None:
+        if isinstance(self.period, bool) or int(self.period) != self.period or self.period < 1:
+            raise ValueError(f"period = {self.period!r} must be an integer >= 1.")
+
+    def p(self, state: Any, round: Any) -> Any:
+        return jnp.where(round % self.period == 0, 0.0, 1.0)
+
+
+@record
+class Explicit(Schedule):
+    """Skip exactly the rounds marked True; rounds after the list communicate.
+
+    Args:
+        skips: one boolean per round, from round 1.
+
+    Raises:
+        ValueError: an entry is not a boolean.
+
+    Example:
+        >>> import fedual as fd
+        >>> schedule = fd.schedules.Explicit([True, False])
+        >>> [int(schedule.p((), t)) for t in (1, 2, 3)]
+        [1, 0, 0]
+    """
+
+    skips: tuple[bool, ...] = static()
+
+    def __post_init__(self) -> None:
+        skips: Sequence[Any] = self.skips
+        if any(not isinstance(entry, bool | np.bool_) for entry in skips):
+            raise ValueError(f"skips = {list(skips)!r} must be booleans, True for a skipped round.")
+        object.__setattr__(self, "skips", tuple(bool(entry) for entry in skips))
+
+    def p(self, state: Any, round: Any) -> Any:
+        flags = jnp.asarray([*self.skips, False], dtype=jnp.result_type(float))
+        return flags[jnp.minimum(round - 1, len(self.skips))]
