@@ -38,7 +38,7 @@ def minimize(problem: Problem, tolerance: float) -> Minimum:
     if not stationarity <= max(tolerance, 1e-24 * scale):
         raise RuntimeError(
             f"no minimum found: the stationarity is {stationarity:.3g} where {tolerance:.3g} was asked. The problem "
-            "may be unbounded below or have its minimum at infinity (separable classes, for one); add a penalty such as l2."
+            "may be unbounded below or have its minimum at infinity (separable classes); add a penalty such as l2."
         )
     return Minimum(theta, problem.value(theta), stationarity)
 
@@ -62,7 +62,7 @@ def _smooth(problem: Problem, theta: np.ndarray, tolerance: float) -> np.ndarray
 
 
 def _composite(problem: Problem, theta: np.ndarray, tolerance: float) -> np.ndarray:
-    """Accelerated proximal gradient with backtracking (Beck and Teboulle 2009) and restarts (O'Donoghue, Candes 2015)."""
+    """Accelerated proximal gradient with backtracking (Beck, Teboulle 2009), restarts (O'Donoghue, Candes 2015)."""
     step, momentum, moved = 1.0, theta, 1.0
 
     def smooth(x: np.ndarray) -> float:

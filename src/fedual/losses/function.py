@@ -57,7 +57,7 @@ class FromFunction(Loss):
         if getattr(shapes, "shape", None) != (1,):
             raise ValueError(
                 f"client {name!r}: a loss function must return one loss per row, shape (n,); for one row it gave "
-                f"{jax.tree.map(lambda leaf: leaf.shape, shapes)}. Leave out the mean: weights and padding need the rows."
+                f"{jax.tree.map(lambda leaf: leaf.shape, shapes)}. Leave out the mean: weights and padding need rows."
             )
         return features, targets
 
