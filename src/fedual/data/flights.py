@@ -96,10 +96,9 @@ def read_csv_files(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """
     import polars as pl
 
-    options = {"null_values": "NA", "infer_schema_length": None}
     with zipfile.ZipFile(folder / "flights.csv.zip") as archive:
-        flights = pl.read_csv(archive.read("flights.csv"), **options)
-    return flights, pl.read_csv(folder / "weather.csv", **options)
+        flights = pl.read_csv(archive.read("flights.csv"), null_values="NA", infer_schema_length=None)
+    return flights, pl.read_csv(folder / "weather.csv", null_values="NA", infer_schema_length=None)
 
 
 def complete_flights(flights: pl.DataFrame, weather: pl.DataFrame) -> pl.DataFrame:

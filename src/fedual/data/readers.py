@@ -11,8 +11,7 @@ from fedual.clients import Clients
 
 __all__ = ["from_arrays", "from_frame", "from_table", "from_torch", "rows_by_site"]
 
-#: Missing values as text.
-_MISSING = frozenset({"nan", "NaN", "None", "<NA>", "NaT"})
+_MISSING_AS_TEXT = frozenset({"nan", "NaN", "None", "<NA>", "NaT"})
 
 
 def from_arrays(
@@ -61,11 +60,9 @@ def from_table(x: Any, y: Any, groups: Any, columns: Sequence[str] | None = None
         (('a', 'b'), [[1.0], [3.0]])
     """
     x, y, rows = np.asarray(x), np.asarray(y), rows_by_site(groups)
-    sited = sum(map(len, rows.values()))
-    if x.ndim == 0 or y.ndim == 0 or not len(x) == len(y) == sited:
-        raise ValueError(
-            f"X has shape {x.shape}, y has shape {y.shape} and there are {sited} sites; all three need one entry per row."
-        )
+    n = sum(map(len, rows.values()))
+    if x.ndim == 0 or y.ndim == 0 or not len(x) == len(y) == n:
+        raise ValueError(f"X has shape {x.shape}, y {y.shape} and there are {n} sites; each needs one entry per row.")
     return Clients.build(((x[r], y[r]) for r in rows.values()), names=tuple(rows), columns=columns)
 
 
@@ -92,6 +89,8 @@ def from_frame(frame: Any, target: str, site: str, features: Sequence[str] | Non
         (('A', 'B'), ('age',), [2, 1])
     """
     known = _column_names(frame)
+    if twice := sorted({name for name in known if known.count(name) > 1}):
+        raise ValueError(f"the table has several columns called {twice[0]!r}.")
     if features is None:
         features = [name for name in known if name not in (target, site)]
     if len({target, site, *features}) != 2 + len(features):
@@ -162,7 +161,9 @@ def rows_by_site(groups: Any) -> dict[str, np.ndarray]:
         raise TypeError(f"the sites must be one entry per row, not the single value {groups!r}.")
     # A list, because numpy.asarray would turn a missing value beside text into the text "nan".
     values = list(groups)
-    first = {value: row for row, value in reversed(list(enumerate(values)))}
+    first: dict[Any, int] = {}
+    for row, value in enumerate(values):
+        first.setdefault(value, row)
     if missing := [site for site in first if _is_missing(site)]:
         row = min(first[site] for site in missing)
         raise ValueError(
@@ -197,7 +198,7 @@ def _site_name(site: Any, row: int) -> str:
 def _is_missing(value: Any) -> bool:
     # By their text, None, NaN, NaT and pandas' NA are found alike, and so is their text when it stands in a column.
     text = str(value).strip()
-    return not text or text in _MISSING
+    return not text or text in _MISSING_AS_TEXT
 
 
 def _column_names(frame: Any) -> list[str]:
@@ -217,24 +218,30 @@ def _column(frame: Any, name: str) -> Any:
 def _numbers(frame: Any, name: str, rows: Mapping[str, np.ndarray]) -> np.ndarray:
     """A column as numbers, shape `(n, ...)`; errors name the column, and the site of the first missing value."""
     column = _column(frame, name)
-    array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else list(column))
-    if array.dtype == object:
-        values = list(column)
-        missing = np.array([_is_missing(value) if np.ndim(value) == 0 else False for value in values])
-        if not missing.any():
-            array = np.stack([np.asarray(value) for value in values]) if len(values) else array
-    else:
-        missing = np.isnan(array) if array.dtype.kind == "f" else np.zeros(len(array), dtype=bool)
-    missing = missing.reshape(len(array), -1).any(axis=1)
+    try:
+        array = np.asarray(column.to_numpy() if hasattr(column, "to_numpy") else list(column))
+        missing = _missing_rows(array)
+        if array.dtype == object and not missing.any():
+            array = np.stack([np.asarray(value) for value in array])
+    except ValueError as error:
+        raise ValueError(f"column {name!r} does not hold one number, or arrays of one shape: {error}") from error
     if missing.any():
-        first = next(site for site, r in rows.items() if missing[r].any())
+        site, row = next((site, r[missing[r]][0]) for site, r in rows.items() if missing[r].any())
         raise ValueError(
-            f"column {name!r} has {int(missing.sum())} missing values, the first at site {first!r}, row "
-            f"{int(rows[first][missing[rows[first]]][0])}; fill them in or remove those rows."
+            f"column {name!r} has {int(missing.sum())} missing values, the first at site {site!r}, row {int(row)}; fill "
+            "them in or remove those rows."
         )
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"column {name!r} holds {array.dtype.name if array.dtype != object else 'objects'}, for example "
-            f"{next(iter(column))!r}, not numbers. Code text and categories as numbers first, the same way at every site."
+            f"column {name!r} holds values like {next(iter(column))!r}, not numbers. Code text and categories as numbers "
+            "first, the same way at every site."
         )
     return array
+
+
+def _missing_rows(array: np.ndarray) -> np.ndarray:
+    if array.dtype == object:
+        return np.array([np.ndim(value) == 0 and _is_missing(value) for value in array], dtype=bool)
+    if array.dtype.kind == "f":
+        return np.isnan(array).reshape(len(array), -1).any(axis=1)
+    return np.zeros(len(array), dtype=bool)

@@ -6,7 +6,7 @@ Features are coded with fixed constants (see `flights`), rows with missing value
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,15 +93,15 @@ def _read_pickle(path: Path) -> Any:
     return pd.read_pickle(path, compression="xz")
 
 
-_CHEM97 = {
-    "table": "mlmRev/Chem97",
-    "target": "score",
-    "numeric": {"gcsecnt": (0.0, 0.84), "age": (0.0, 3.5)},
-    "levels": {"gender": ("F",)},
-    "scale": (5.8, 3.3),
-}
-CHEM97_BY_SCHOOL = Survey(site="school", **_CHEM97)
-CHEM97_BY_AUTHORITY = Survey(site="lea", **_CHEM97)
+CHEM97_BY_SCHOOL = Survey(
+    table="mlmRev/Chem97",
+    site="school",
+    target="score",
+    numeric={"gcsecnt": (0.0, 0.84), "age": (0.0, 3.5)},
+    levels={"gender": ("F",)},
+    scale=(5.8, 3.3),
+)
+CHEM97_BY_AUTHORITY = replace(CHEM97_BY_SCHOOL, site="lea")
 HSB82 = Survey(
     table="mlmRev/Hsb82",
     site="school",
