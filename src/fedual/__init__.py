@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fedual import data, losses, oracles, participation, schedules, theory
     from fedual.algorithms import ADMM, FedAvg, FedPD
     from fedual.clients import Clients
-    from fedual.engine import iterate, solve
+    from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.problem import Problem
     from fedual.solution import History, Solution
 
@@ -26,6 +26,7 @@ __all__ = [
     "History",
     "Problem",
     "Solution",
+    "Sweep",
     "data",
     "iterate",
     "losses",
@@ -33,13 +34,14 @@ __all__ = [
     "participation",
     "schedules",
     "solve",
+    "sweep",
     "theory",
 ]
 
 _HOMES = {
     "fedual.algorithms": ("ADMM", "FedAvg", "FedPD"),
     "fedual.clients": ("Clients",),
-    "fedual.engine": ("iterate", "solve"),
+    "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.problem": ("Problem",),
     "fedual.solution": ("History", "Solution"),
 }
