@@ -1,0 +1,158 @@
+"""From the raw columns of one site to numbers and categories, as the schema declares them.
+
+Everything here looks at one site alone and is the same in a summary, a design and a prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from fedual.tables.read import SiteTable
+from fedual.tables.schema import Category, ClassTarget, Number, NumberTarget, Schema
+from fedual.tables.text import WHOLE
+
+__all__ = ["OTHER", "columns_of", "feature", "labelled", "parse_floats", "parse_texts"]
+
+OTHER = "other"
+"""The level of a category that gathers undeclared, rare and unseen values."""
+
+
+def columns_of(table: SiteTable, schema: Schema, needed: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Compare a file's columns with the schema's.
+
+    Returns:
+        The needed columns that the file lacks, and the columns that the schema does not name.
+
+    Raises:
+        ValueError: there are some, and the schema refuses them; both lists are given.
+    """
+    named = {*schema.features, *schema.ignore, schema.target.name, schema.site}
+    absent = tuple(name for name in needed if name not in table.frame.columns)
+    extra = tuple(name for name in table.frame.columns if name not in named)
+    faults = []
+    if absent and schema.absent == "refuse":
+        faults.append(f"lacks columns {list(absent)} (set absent = 'fill' or 'drop' to allow it)")
+    if extra and schema.extra == "refuse":
+        faults.append(f"has undeclared columns {list(extra)} (declare or ignore them, or set extra = 'drop')")
+    if faults:
+        raise ValueError(
+            f"{table.source} (site {table.site!r}) {' and '.join(faults)}: its {table.frame.width} columns are "
+            f"{table.frame.columns}, the schema needs the {len(needed)} columns {list(needed)}."
+        )
+    return absent, extra
+
+
+def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
+    """The rows that have a target, and their targets: floats, or labels as text, shape `(n,)`.
+
+    Raises:
+        ValueError: a target is not a number, or not one of the declared classes; file, column and row are named.
+    """
+    target = schema.target
+    if target.name not in table.frame.columns:
+        columns_of(table, schema, [target.name, *schema.features])
+        return table.where(np.zeros(len(table), bool)), np.empty(0)
+    if isinstance(target, NumberTarget):
+        values = _numbers(table, target.name, target, schema.missing)
+        present = ~np.isnan(values)
+        return table.where(present), values[present]
+    labels = _texts(table, target.name, target, schema.missing)
+    present = labels.is_not_null().to_numpy()
+    if target.classes is not None:
+        refuse_unknown(table, target.name, labels, target.classes, "class")
+    return table.where(present), labels.to_numpy()[present]
+
+
+def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str], what: str) -> None:
+    """Raise a `ValueError` for the first text that is neither missing nor `known`; file, column and row are named."""
+    unknown = np.flatnonzero((texts.is_not_null() & ~texts.is_in(list(known))).to_numpy())
+    if len(unknown):
+        row = int(unknown[0])
+        raise ValueError(
+            f"{table.at(name, row)}: {texts[row]!r} is not one of the {what} labels {list(known)} "
+            f"({len(unknown)} such rows). Add it to the schema, recode it, or declare it missing."
+        )
+
+
+def feature(table: SiteTable, name: str, schema: Schema) -> tuple[np.ndarray | pl.Series, int]:
+    """One parsed feature and how many of its values were missing.
+
+    A fill value that the schema declares is put in here already, because it needs no other site; a category outside
+    the declared ones becomes "other". What is still missing is NaN in numbers and null in categories.
+
+    Raises:
+        ValueError: a text in a number, an infinite number, a type without meaning here, or a missing value where the
+            schema refuses them; file, column and row are named.
+    """
+    column = schema.features[name]
+    if name not in table.frame.columns:
+        table = replace(table, frame=table.frame.with_columns(pl.lit(None, dtype=pl.String).alias(name)))
+    if isinstance(column, Number):
+        values = _numbers(table, name, column, schema.missing)
+    else:
+        values = _texts(table, name, column, schema.missing)
+    lost = np.isnan(values) if isinstance(values, np.ndarray) else values.is_null().to_numpy()
+    if column.fill == "refuse" and lost.any():
+        raise ValueError(
+            f"{table.at(name, int(np.argmax(lost)))}: the value is missing ({lost.sum()} such rows) and the schema "
+            "says fill = 'refuse'. Complete the file, or choose another fill."
+        )
+    if isinstance(column, Number) and not isinstance(column.fill, str):
+        values[lost] = column.fill
+    if isinstance(column, Category):
+        if column.fill not in ("most frequent", "refuse"):
+            values = values.fill_null(column.fill)
+        if column.categories is not None:
+            known = values.is_in(list(column.categories)) | values.is_null()
+            values = values.zip_with(known, pl.Series([OTHER], dtype=pl.String))
+    return values, int(lost.sum())
+
+
+def parse_texts(column: pl.Series) -> pl.Series:
+    """Values as canonical text; a null or a floating-point NaN is null. Lists, structures and bytes raise."""
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+    text = column.cast(pl.String)
+    return text.str.strip_chars().str.replace(WHOLE, "${1}")
+
+
+def parse_floats(text: pl.Series, markers: Collection[str]) -> tuple[pl.Series, pl.Series]:
+    """Text as numbers: values (null where missing or bad), and where the text is neither a number nor a marker."""
+    present = text.is_not_null() & ~text.is_in(list(markers))
+    values = text.cast(pl.Float64, strict=False)
+    finite = values.is_finite().fill_null(False)
+    return values.set(~(present & finite), None), present & ~finite
+
+
+def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing: tuple[str, ...]) -> np.ndarray:
+    raw, markers = table.frame[name], (*missing, *column.missing)
+    if raw.dtype.is_numeric() or raw.dtype == pl.Boolean:
+        values = raw.cast(pl.Float64).fill_nan(None)
+        bad = values.is_infinite().fill_null(False)
+    else:
+        if raw.dtype.is_temporal() or raw.dtype.is_nested() or raw.dtype == pl.Binary:
+            raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a number; convert it, or move it to [ignore].")
+        values, bad = parse_floats(parse_texts(raw), markers)
+    if bad.any():
+        row = int(bad.arg_max())
+        raise ValueError(
+            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({bad.sum()} such rows). Correct it, or declare "
+            f"it as a missing marker of this column: missing = [{str(raw[row])!r}]."
+        )
+    numbers = np.array(values.to_numpy(), dtype=np.float64)
+    numeric_markers, _ = parse_floats(pl.Series(markers, dtype=pl.String), ())
+    numbers[np.isin(numbers, numeric_markers.drop_nulls().to_numpy())] = np.nan
+    return numbers * column.factors.get(table.site, 1.0)
+
+
+def _texts(table: SiteTable, name: str, column: Category | ClassTarget, missing: tuple[str, ...]) -> pl.Series:
+    raw = table.frame[name]
+    if raw.dtype.is_nested() or raw.dtype == pl.Binary:
+        raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a category; convert it, or move it to [ignore].")
+    text = parse_texts(raw)
+    text = text.set(text.is_in([*missing, *column.missing]), None)
+    return text.replace(column.recode) if column.recode else text
