@@ -58,13 +58,11 @@ def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
         return table.where(np.zeros(len(table), bool)), np.empty(0)
     if isinstance(target, NumberTarget):
         values = _numbers(table, target.name, target, schema.missing)
-        present = ~np.isnan(values)
-        return table.where(present), values[present]
+        return table.where(values.is_not_null().to_numpy()), values.drop_nulls().to_numpy()
     labels = _texts(table, target.name, target, schema.missing)
-    present = labels.is_not_null().to_numpy()
     if target.classes is not None:
         refuse_unknown(table, target.name, labels, target.classes, "class")
-    return table.where(present), labels.to_numpy()[present]
+    return table.where(labels.is_not_null().to_numpy()), labels.drop_nulls().to_numpy()
 
 
 def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str], what: str) -> None:
@@ -78,11 +76,11 @@ def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collect
         )
 
 
-def feature(table: SiteTable, name: str, schema: Schema) -> tuple[np.ndarray | pl.Series, int]:
-    """One parsed feature and how many of its values were missing.
+def feature(table: SiteTable, name: str, schema: Schema) -> tuple[pl.Series, int]:
+    """One parsed feature, floats or text with null for missing, and how many of its values were missing.
 
     A fill value that the schema declares is put in here already, because it needs no other site; a category outside
-    the declared ones becomes "other". What is still missing is NaN in numbers and null in categories.
+    the declared ones becomes "other".
 
     Raises:
         ValueError: a text in a number, an infinite number, a type without meaning here, or a missing value where the
@@ -95,21 +93,18 @@ def feature(table: SiteTable, name: str, schema: Schema) -> tuple[np.ndarray | p
         values = _numbers(table, name, column, schema.missing)
     else:
         values = _texts(table, name, column, schema.missing)
-    lost = np.isnan(values) if isinstance(values, np.ndarray) else values.is_null().to_numpy()
-    if column.fill == "refuse" and lost.any():
+    lost = values.null_count()
+    if column.fill == "refuse" and lost:
         raise ValueError(
-            f"{table.at(name, int(np.argmax(lost)))}: the value is missing ({lost.sum()} such rows) and the schema "
+            f"{table.at(name, int(np.argmax(values.is_null())))}: the value is missing ({lost} such rows) and the schema "
             "says fill = 'refuse'. Complete the file, or choose another fill."
         )
-    if isinstance(column, Number) and not isinstance(column.fill, str):
-        values[lost] = column.fill
-    if isinstance(column, Category):
-        if column.fill not in ("most frequent", "refuse"):
-            values = values.fill_null(column.fill)
-        if column.categories is not None:
-            known = values.is_in(list(column.categories)) | values.is_null()
-            values = values.zip_with(known, pl.Series([OTHER], dtype=pl.String))
-    return values, int(lost.sum())
+    if column.fill not in ("mean", "most frequent", "refuse"):
+        values = values.fill_null(column.fill)
+    if isinstance(column, Category) and column.categories is not None:
+        known = values.is_in(list(column.categories)) | values.is_null()
+        values = values.zip_with(known, pl.Series([OTHER], dtype=pl.String))
+    return values, lost
 
 
 def parse_texts(column: pl.Series) -> pl.Series:
@@ -128,7 +123,7 @@ def parse_floats(text: pl.Series, markers: Collection[str]) -> tuple[pl.Series, 
     return values.set(~(present & finite), None), present & ~finite
 
 
-def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing: tuple[str, ...]) -> np.ndarray:
+def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing: tuple[str, ...]) -> pl.Series:
     raw, markers = table.frame[name], (*missing, *column.missing)
     if raw.dtype.is_numeric() or raw.dtype == pl.Boolean:
         values = raw.cast(pl.Float64).fill_nan(None)
@@ -138,15 +133,14 @@ def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing
             raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a number; convert it, or move it to [ignore].")
         values, bad = parse_floats(parse_texts(raw), markers)
     if bad.any():
-        row = int(bad.arg_max())
+        row = int(np.argmax(bad))
         raise ValueError(
             f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({bad.sum()} such rows). Correct it, or declare "
             f"it as a missing marker of this column: missing = [{str(raw[row])!r}]."
         )
-    numbers = np.array(values.to_numpy(), dtype=np.float64)
     numeric_markers, _ = parse_floats(pl.Series(markers, dtype=pl.String), ())
-    numbers[np.isin(numbers, numeric_markers.drop_nulls().to_numpy())] = np.nan
-    return numbers * column.factors.get(table.site, 1.0)
+    values = values.set(values.is_in(numeric_markers.drop_nulls().to_list()).fill_null(False), None)
+    return values * column.factors.get(table.site, 1.0)
 
 
 def _texts(table: SiteTable, name: str, column: Category | ClassTarget, missing: tuple[str, ...]) -> pl.Series:

@@ -37,10 +37,9 @@ class Scaling(Record):
         """The names of its columns of the design."""
         return (self.name,)
 
-    def design(self, values: np.ndarray) -> np.ndarray:
-        """From `(n,)` values with NaN for missing to `(n, 1)` columns."""
-        filled = np.where(np.isnan(values), self.fill, values)
-        return ((filled - self.center) / self.scale)[:, None]
+    def design(self, values: pl.Series) -> np.ndarray:
+        """From `(n,)` values with null for missing to `(n, 1)` columns."""
+        return ((values.fill_null(self.fill).to_numpy() - self.center) / self.scale)[:, None]
 
 
 class Levels(Record):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,12 +122,10 @@ def _check_sites(tables: Sequence[SiteTable]) -> None:
 def _read(path: Path) -> tuple[pl.DataFrame, np.ndarray]:
     if not path.is_file():
         raise FileNotFoundError(f"{path} does not exist or is not a file.")
-    readers = {".csv": _read_csv, ".tsv": _read_csv, ".parquet": pl.read_parquet}
-    readers |= dict.fromkeys((".arrow", ".feather", ".ipc"), lambda file: pl.read_ipc(file, memory_map=False))
-    if path.suffix.lower() not in readers:
-        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; known ones are {', '.join(readers)}.")
+    if path.suffix.lower() not in _READERS:
+        raise ValueError(f"{path}: unknown suffix {path.suffix!r}; known ones are {', '.join(_READERS)}.")
     try:
-        frame = readers[path.suffix.lower()](path)
+        frame = _READERS[path.suffix.lower()](path)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from None
     frame = frame.rename(dict(zip(frame.columns, _column_names(path, frame.columns), strict=True)))
@@ -168,3 +166,13 @@ def _column_names(path: Path, names: Sequence[str]) -> list[str]:
     if twice := sorted({name for name in stripped if stripped.count(name) > 1}):
         raise ValueError(f"{path}: columns {twice} appear twice; every column needs a name of its own.")
     return stripped
+
+
+_READERS: dict[str, Callable[[Path], pl.DataFrame]] = {
+    ".csv": _read_csv,
+    ".tsv": _read_csv,
+    ".parquet": pl.read_parquet,
+    ".arrow": pl.read_ipc,
+    ".feather": pl.read_ipc,
+    ".ipc": pl.read_ipc,
+}

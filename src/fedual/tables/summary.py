@@ -114,7 +114,7 @@ def summarize(table: SiteTable, schema: Schema) -> Summary:
         values, missing[name] = feature(used, name, schema)
         if isinstance(column, Number):
             with np.errstate(over="ignore", invalid="ignore"):
-                observed = values[~np.isnan(values)]
+                observed = values.drop_nulls().to_numpy()
                 if len(observed) and not np.isfinite(np.sum((observed - observed[0]) ** 2)):
                     raise ValueError(f"{table.at(name)}: values up to {np.abs(observed).max()} are too large to scale.")
             moments[name] = Moments.of(observed)
