@@ -5,7 +5,7 @@ Everything here looks at one site alone and is the same in a summary, a design a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +13,9 @@ import polars as pl
 
 from fedual.tables.read import SiteTable
 from fedual.tables.schema import Category, ClassTarget, Number, NumberTarget, Schema
-from fedual.tables.text import WHOLE
+from fedual.tables.text import as_number, canonical
 
-__all__ = ["OTHER", "columns_of", "feature", "labelled", "parse_floats", "parse_texts"]
+__all__ = ["OTHER", "columns_of", "feature", "labelled", "parse_floats", "parse_texts", "refuse_unknown"]
 
 OTHER = "other"
 """The level of a category that gathers undeclared, rare and unseen values."""
@@ -59,7 +59,7 @@ def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
     if isinstance(target, NumberTarget):
         values = _numbers(table, target.name, target, schema.missing)
         return table.where(values.is_not_null().to_numpy()), values.drop_nulls().to_numpy()
-    labels = _texts(table, target.name, target, schema.missing)
+    labels = _texts(table, target.name, target, schema.missing, None)
     if target.classes is not None:
         refuse_unknown(table, target.name, labels, target.classes, "class")
     return table.where(labels.is_not_null().to_numpy()), labels.drop_nulls().to_numpy()
@@ -67,9 +67,10 @@ def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
 
 def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str], what: str) -> None:
     """Raise a `ValueError` for the first text that is neither missing nor `known`; file, column and row are named."""
-    unknown = np.flatnonzero((texts.is_not_null() & ~texts.is_in(list(known))).to_numpy())
-    if len(unknown):
-        row = int(unknown[0])
+    allowed = {None, *known}
+    unknown = [row for row, text in enumerate(texts.to_list()) if text not in allowed]
+    if unknown:
+        row = unknown[0]
         raise ValueError(
             f"{table.at(name, row)}: {texts[row]!r} is not one of the {what} labels {list(known)} "
             f"({len(unknown)} such rows). Add it to the schema, recode it, or declare it missing."
@@ -92,7 +93,7 @@ def feature(table: SiteTable, name: str, schema: Schema) -> tuple[pl.Series, int
     if isinstance(column, Number):
         values = _numbers(table, name, column, schema.missing)
     else:
-        values = _texts(table, name, column, schema.missing)
+        values = _texts(table, name, column, schema.missing, column.categories)
     lost = values.null_count()
     if column.fill == "refuse" and lost:
         raise ValueError(
@@ -101,52 +102,58 @@ def feature(table: SiteTable, name: str, schema: Schema) -> tuple[pl.Series, int
         )
     if column.fill not in ("mean", "most frequent", "refuse"):
         values = values.fill_null(column.fill)
-    if isinstance(column, Category) and column.categories is not None:
-        known = values.is_in(list(column.categories)) | values.is_null()
-        values = values.zip_with(known, pl.Series([OTHER], dtype=pl.String))
     return values, lost
 
 
-def parse_texts(column: pl.Series) -> pl.Series:
-    """Values as canonical text; a null or a floating-point NaN is null. Lists, structures and bytes raise."""
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-    text = column.cast(pl.String)
-    return text.str.strip_chars().str.replace(WHOLE, "${1}")
+def parse_texts(column: pl.Series, meaning: Callable[[str], str | None] = lambda text: text) -> pl.Series:
+    """A column as text, each canonical text replaced by its meaning, `None` for missing, and NaN and null by null."""
+    cells = (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String).to_list()
+    meanings = {cell: None if cell is None else meaning(canonical(cell)) for cell in set(cells)}
+    return pl.Series([meanings[cell] for cell in cells], dtype=pl.String)
 
 
-def parse_floats(text: pl.Series, markers: Collection[str]) -> tuple[pl.Series, pl.Series]:
-    """Text as numbers: values (null where missing or bad), and where the text is neither a number nor a marker."""
-    present = text.is_not_null() & ~text.is_in(list(markers))
-    values = text.cast(pl.Float64, strict=False)
-    finite = values.is_finite().fill_null(False)
-    return values.set(~(present & finite), None), present & ~finite
+def parse_floats(column: pl.Series, markers: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
+    """A column as float64 with NaN for missing, shape `(n,)`, and the rows that are neither finite nor missing."""
+    if column.dtype.is_numeric() or column.dtype == pl.Boolean:
+        numbers = np.array(column.cast(pl.Float64).to_numpy())
+        bad = np.flatnonzero(np.isinf(numbers))
+    else:
+        text = column.cast(pl.String).str.strip_chars()
+        numbers = np.array(text.cast(pl.Float64, strict=False).to_numpy())
+        odd = np.flatnonzero(~np.isfinite(numbers))
+        missing = {None, *markers}
+        bad = odd[[cell not in missing for cell in text[odd].to_list()]]
+    # A marker such as -1 is meant as a number too: -1.00 is the same value.
+    numbers[np.isin(numbers, [value for value in map(as_number, markers) if value is not None])] = np.nan
+    return numbers, bad
 
 
 def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing: tuple[str, ...]) -> pl.Series:
-    raw, markers = table.frame[name], (*missing, *column.missing)
-    if raw.dtype.is_numeric() or raw.dtype == pl.Boolean:
-        values = raw.cast(pl.Float64).fill_nan(None)
-        bad = values.is_infinite().fill_null(False)
-    else:
-        if raw.dtype.is_temporal() or raw.dtype.is_nested() or raw.dtype == pl.Binary:
-            raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a number; convert it, or move it to [ignore].")
-        values, bad = parse_floats(parse_texts(raw), markers)
-    if bad.any():
-        row = int(np.argmax(bad))
+    raw = table.frame[name]
+    if raw.dtype.is_temporal() or raw.dtype.is_nested() or raw.dtype == pl.Binary:
+        raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a number; convert it, or move it to [ignore].")
+    numbers, bad = parse_floats(raw, (*missing, *column.missing))
+    if len(bad):
+        row = int(bad[0])
         raise ValueError(
-            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({bad.sum()} such rows). Correct it, or declare "
-            f"it as a missing marker of this column: missing = [{str(raw[row])!r}]."
+            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({len(bad)} such rows). Correct it, or declare it "
+            f"as a missing marker of this column: missing = [{str(raw[row])!r}]."
         )
-    numeric_markers, _ = parse_floats(pl.Series(markers, dtype=pl.String), ())
-    values = values.set(values.is_in(numeric_markers.drop_nulls().to_list()).fill_null(False), None)
-    return values * column.factors.get(table.site, 1.0)
+    return pl.Series(numbers * column.factors.get(table.site, 1.0), nan_to_null=True)
 
 
-def _texts(table: SiteTable, name: str, column: Category | ClassTarget, missing: tuple[str, ...]) -> pl.Series:
+def _texts(
+    table: SiteTable, name: str, column: Category | ClassTarget, missing: tuple[str, ...], known: Collection[str] | None
+) -> pl.Series:
     raw = table.frame[name]
     if raw.dtype.is_nested() or raw.dtype == pl.Binary:
         raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a category; convert it, or move it to [ignore].")
-    text = parse_texts(raw)
-    text = text.set(text.is_in([*missing, *column.missing]), None)
-    return text.replace(column.recode) if column.recode else text
+    markers = {*missing, *column.missing}
+
+    def meaning(text: str) -> str | None:
+        if text in markers:
+            return None
+        text = column.recode.get(text, text)
+        return text if known is None or text in known else OTHER
+
+    return parse_texts(raw, meaning)

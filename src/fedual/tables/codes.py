@@ -78,7 +78,8 @@ class Levels(Record):
 
     def unknown(self, values: pl.Series) -> np.ndarray:
         """Where a value is present and not a level, shape `(n,)`."""
-        return (values.is_not_null() & ~values.is_in(list(self.levels))).to_numpy()
+        known = {None, *self.levels}
+        return np.array([value not in known for value in values.to_list()], dtype=bool)
 
     def design(self, values: pl.Series) -> np.ndarray:
         """From `(n,)` values with null for missing to `(n, levels - 1)` indicators."""

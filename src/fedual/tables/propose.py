@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from fedual.tables.cells import parse_floats, parse_texts
@@ -22,7 +23,7 @@ MOST_MARKERS = 3
 
 @dataclass(frozen=True)
 class _Column:
-    """All values of one column over the sites that have it: canonical text, null where missing."""
+    """All values of one column over the sites that have it: text, null where missing."""
 
     name: str
     text: pl.Series
@@ -30,17 +31,21 @@ class _Column:
 
     @classmethod
     def gather(cls, name: str, tables: Sequence[SiteTable]) -> _Column:
-        text = pl.concat([parse_texts(table.frame[name]) for table in tables])
-        site = pl.concat([pl.Series([table.site], dtype=pl.String).new_from_index(0, len(table)) for table in tables])
-        present = text.is_not_null() & ~text.is_in(list(MISSING))
-        return cls(name, text.set(~present, None), site)
+        text = pl.concat([table.frame[name].cast(pl.String) for table in tables]).str.strip_chars()
+        text = text.set(text.is_in(MISSING), None)
+        sites = np.repeat([table.site for table in tables], [len(table) for table in tables])
+        return cls(name, text, pl.Series(sites.tolist(), dtype=pl.String))
 
     def numbers(self) -> tuple[pl.Series, list[str]] | None:
         """The values as numbers and the few texts among them, or `None` if this is not a column of numbers."""
         values, odd = parse_floats(self.text, ())
-        markers = ordered(self.text.filter(odd).unique().to_list())
-        few = len(markers) <= MOST_MARKERS and 2 * odd.sum() < self.text.count()
-        return (values, markers) if few else None
+        markers = ordered(self.text[odd].unique().to_list())
+        few = len(markers) <= MOST_MARKERS and 2 * len(odd) < self.text.count()
+        values[odd] = np.nan
+        return (pl.Series(values, nan_to_null=True), markers) if few else None
+
+    def labels(self) -> tuple[str, ...]:
+        return tuple(ordered(parse_texts(self.text.drop_nulls().unique()).unique().to_list()))
 
     def note(self, *parts: str) -> str:
         lost = self.text.null_count()
@@ -96,10 +101,10 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
 def _target(name: str, tables: Sequence[SiteTable], guessed: bool) -> NumberTarget | ClassTarget:
     column = _Column.gather(name, tables)
     note = column.note("guessed to be the target" if guessed else "")
-    labels = column.text.drop_nulls().unique()
+    labels = column.labels()
     numbers = column.numbers()
     if numbers is None or len(labels) == 2:
-        return ClassTarget(name=name, classes=tuple(ordered(labels.to_list())), note=note)
+        return ClassTarget(name=name, classes=labels, note=note)
     return NumberTarget(name=name, missing=tuple(numbers[1]), note=note)
 
 
@@ -127,7 +132,7 @@ def _feature(name: str, tables: Sequence[SiteTable]) -> Number | Category | str:
         return "one value at every site: it tells the site"
     if distinct > MOST_CATEGORIES or (len(column.text) >= 20 and 2 * distinct > len(column.text)):
         return f"{distinct} different texts in {len(column.text)} rows"
-    return Category(categories=tuple(ordered(column.text.drop_nulls().unique().to_list())), note=column.note())
+    return Category(categories=column.labels(), note=column.note())
 
 
 def _number(column: _Column, values: pl.Series, markers: list[str]) -> Number:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["WHOLE", "canonical", "listed", "ordered"]
+__all__ = ["as_number", "canonical", "listed", "ordered"]
 
-WHOLE = r"^([+-]?\d+)\.0+$"
-"""A whole number written with a fraction of zeros, as tables with missing values write integers."""
+
+_WHOLE = re.compile(r"^([+-]?\d+)\.0+$")
 
 
 def canonical(text: str) -> str:
     """A category, label or marker as it is compared: without surrounding space, `1.0` as `1`.
 
+    Tables with missing values often write whole numbers with a fraction of zeros.
+
     Example:
         >>> canonical(" 1.0 "), canonical("1.5")
         ('1', '1.5')
     """
-    return re.sub(WHOLE, r"\1", text.strip())
+    text = text.strip()
+    return _WHOLE.sub(r"\1", text) if text.endswith("0") else text
+
+
+def as_number(text: str) -> float | None:
+    """The finite number that a text is, if it is one.
+
+    Example:
+        >>> as_number("-1"), as_number("NA"), as_number("inf")
+        (-1.0, None, None)
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def ordered(texts: Iterable[str]) -> list[str]:
@@ -28,11 +46,8 @@ def ordered(texts: Iterable[str]) -> list[str]:
         >>> ordered(["10", "9"]), ordered(["10", "9", "a"])
         (['9', '10'], ['10', '9', 'a'])
     """
-    texts = list(texts)
-    try:
-        return sorted(texts, key=lambda text: (float(text), text))
-    except ValueError:
-        return sorted(texts)
+    numbers = {text: as_number(text) for text in texts}
+    return sorted(numbers, key=lambda text: (0 if None in numbers.values() else numbers[text], text))
 
 
 def listed(what: str, names: Sequence[str], limit: int = 5) -> str:
