@@ -79,8 +79,16 @@ def test_a_site_needs_a_name_of_its_own(tmp_path):
         read_sites({"": twins[0]})
     with pytest.raises(ValueError, match="no files"):
         read_sites([])
-    with pytest.raises(ValueError, match="already given by site"):
-        read_sites({"a": twins[0]}, site="h")
+
+
+def test_two_sites_never_get_the_same_rows(tmp_path):
+    (path,) = write(tmp_path, all="h,x\nA,1\nB,2\nA,3\n")
+    with pytest.raises(ValueError, match=r"sites 'A' and 'B' would both get all rows of .*all\.csv"):
+        read_sites({"A": path, "B": tmp_path / "." / "all.csv"})
+    a, b = read_sites({"A": path, "B": path}, site="h")
+    assert (a.site, a.frame["x"].to_list(), b.site, b.frame["x"].to_list()) == ("A", ["1", "3"], "B", ["2"])
+    with pytest.raises(ValueError, match=r"all\.csv has no row with h = 'C'; its sites are \['A', 'B'\]"):
+        read_sites({"C": path}, site="h")
 
 
 def test_what_cannot_be_a_table_is_refused(tmp_path):

@@ -136,6 +136,10 @@ def test_a_proposal_needs_its_target_and_a_shared_column():
         propose(tables)
     with pytest.raises(ValueError, match=r"table has no column 'q' for the target; it has \['x', 'y'\]"):
         propose(rows(site=["A"], x=[1], y=[1]), target="q")
+    with pytest.raises(ValueError, match=r"column 'y' cannot be the target: its only values are \['1'\]"):
+        propose(rows(site=["A", "B"], x=[1, 2], y=["1", ""]), target="y")
+    with pytest.raises(ValueError, match=r"column 'y' cannot be the target: type List\(Int64\) in table"):
+        propose(rows(site=["A", "B"], x=[1, 2], y=[[1], [2]]), target="y")
     with pytest.raises(ValueError, match=r"no column besides the target 'y' can serve"):
         propose(rows(site=["A", "B"], x=[1, 1], y=[1, 2]))
 

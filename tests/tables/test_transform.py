@@ -168,7 +168,14 @@ def test_what_gives_nothing_to_learn_from_is_refused(declared, tables, message):
         learn(declared, *tables)
 
 
+def test_a_schema_that_the_sites_did_not_use_is_refused():
+    used, edited = schema(x=Number()), schema(x=Number(fill=0.0))
+    with pytest.raises(ValueError, match=r"the sites \['A'\] used another schema"):
+        Transform.fit(edited, [summarize(table(x=[1.0, 2.0], y=[0, 1]), used)])
+
+
 def test_prediction_handles_unseen_categories_and_an_all_missing_column(caplog):
+    caplog.set_level("INFO", logger="fedual")
     declared = schema(
         target=ClassTarget(name="y"),
         x=Number(),

@@ -61,18 +61,18 @@ def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
         return table.where(values.is_not_null().to_numpy()), values.drop_nulls().to_numpy()
     labels = _texts(table, target.name, target, schema.missing, None)
     if target.classes is not None:
-        refuse_unknown(table, target.name, labels, target.classes, "class")
+        refuse_unknown(table, target.name, labels, target.classes)
     return table.where(labels.is_not_null().to_numpy()), labels.drop_nulls().to_numpy()
 
 
-def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str], what: str) -> None:
-    """Raise a `ValueError` for the first text that is neither missing nor `known`; file, column and row are named."""
+def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str]) -> None:
+    """Raise a `ValueError` for the first label that is neither missing nor `known`; file, column and row are named."""
     allowed = {None, *known}
     unknown = [row for row, text in enumerate(texts.to_list()) if text not in allowed]
     if unknown:
         row = unknown[0]
         raise ValueError(
-            f"{table.at(name, row)}: {texts[row]!r} is not one of the {what} labels {list(known)} "
+            f"{table.at(name, row)}: {texts[row]!r} is not one of the class labels {list(known)} "
             f"({len(unknown)} such rows). Add it to the schema, recode it, or declare it missing."
         )
 

@@ -65,7 +65,8 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
         site: the site column that the tables were split by, if they were.
 
     Raises:
-        ValueError: the target is not in every file, the sites share no column, or no feature is left; they are named.
+        ValueError: the target is not in every file or has less than two values, the sites share no column, or no
+            feature is left; they are named.
 
     Example:
         >>> frame = pl.DataFrame({"age": ["60", "?", "70", "80"], "sex": ["F", "M", "F", "F"], "y": [0, 1, 1, 0]})
@@ -99,9 +100,13 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
 
 
 def _target(name: str, tables: Sequence[SiteTable], guessed: bool) -> NumberTarget | ClassTarget:
+    if unusable := _unusable(name, tables):
+        raise ValueError(f"column {name!r} cannot be the target: {unusable}.")
     column = _Column.gather(name, tables)
     note = column.note("guessed to be the target" if guessed else "")
     labels = column.labels()
+    if len(labels) < 2:
+        raise ValueError(f"column {name!r} cannot be the target: its only values are {list(labels)}.")
     numbers = column.numbers()
     if numbers is None or len(labels) == 2:
         return ClassTarget(name=name, classes=labels, note=note)
@@ -113,10 +118,8 @@ def _feature(name: str, tables: Sequence[SiteTable]) -> Number | Category | str:
     having = [table for table in tables if name in table.frame.columns]
     if len(having) < len(tables):
         return f"only at {listed('site', [table.site for table in having])}"
-    for table in having:
-        dtype = table.frame[name].dtype
-        if dtype.is_temporal() or dtype.is_nested() or dtype == pl.Binary:
-            return f"type {dtype} in {table.source}"
+    if unusable := _unusable(name, tables):
+        return unusable
     column = _Column.gather(name, tables)
     distinct = column.text.n_unique() - (column.text.null_count() > 0)
     if distinct == 0:
@@ -133,6 +136,14 @@ def _feature(name: str, tables: Sequence[SiteTable]) -> Number | Category | str:
     if distinct > MOST_CATEGORIES or (len(column.text) >= 20 and 2 * distinct > len(column.text)):
         return f"{distinct} different texts in {len(column.text)} rows"
     return Category(categories=column.labels(), note=column.note())
+
+
+def _unusable(name: str, tables: Sequence[SiteTable]) -> str:
+    for table in tables:
+        dtype = table.frame[name].dtype
+        if dtype.is_temporal() or dtype.is_nested() or dtype == pl.Binary:
+            return f"type {dtype} in {table.source}"
+    return ""
 
 
 def _number(column: _Column, values: pl.Series, markers: list[str]) -> Number:

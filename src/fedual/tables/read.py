@@ -25,6 +25,11 @@ class SiteTable:
         source: the file, for messages.
         frame: the columns as read; of a CSV file all are text.
         rows: the row of the file that each row of `frame` came from, shape `(n,)`, counted from 1 without the header.
+
+    Example:
+        >>> table = SiteTable("A", "a.csv", pl.DataFrame({"age": [60, 70]}), np.array([1, 2]))
+        >>> table.where(np.array([False, True])).at("age", 0)
+        "a.csv (site 'A'), column 'age', row 2"
     """
 
     site: str
@@ -49,31 +54,46 @@ def read_sites(files: Files, site: str | None = None) -> tuple[SiteTable, ...]:
     """Read one file per site, or files with a column that names the site.
 
     Args:
-        files: CSV, TSV, Parquet or Arrow (Feather, IPC) files, chosen by suffix. A mapping gives each file's site
-            explicitly; otherwise the site is read from column `site` or, without one, is the file's name without
-            its suffix.
-        site: the column that names the site of every row.
+        files: CSV, TSV, Parquet or Arrow (Feather, IPC) files, chosen by suffix. Without a mapping or a column
+            `site`, a file's name without its suffix is its site.
+        site: the column that names the site of every row. With a mapping, only the rows of the named sites are kept.
 
     Raises:
         ValueError: a file is unreadable, empty, ragged or has a column twice; the site column is absent or blank in
-            a row; a site's name is blank; a site appears in two files. File, column and row are named.
+            a row; a site's name is blank; a site appears in two files or has no row; two sites would get the same
+            rows. File, column and row are named.
         FileNotFoundError: a file does not exist.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "all.csv"
+        >>> _ = path.write_text("hospital,age\\nA,60\\nB,70\\nA,80\\n")
+        >>> [(table.site, table.frame["age"].to_list()) for table in read_sites(path, site="hospital")]
+        [('A', ['60', '80']), ('B', ['70'])]
+        >>> [table.rows.tolist() for table in read_sites({"A": path}, site="hospital")]
+        [[1, 3]]
     """
+    named = isinstance(files, Mapping)
     if isinstance(files, Mapping):
         pairs = [(str(name), Path(file)) for name, file in files.items()]
-        if site is not None:
-            raise ValueError(f"site = {site!r} cannot be combined with files that are already given by site.")
     else:
-        listed = [files] if isinstance(files, str | Path) else list(files)
-        pairs = [(Path(file).stem, Path(file)) for file in listed]
+        pairs = [(Path(file).stem, Path(file)) for file in ([files] if isinstance(files, str | Path) else files)]
     if not pairs:
         raise ValueError("no files were given.")
     tables: list[SiteTable] = []
     for name, path in pairs:
         frame, rows = _read(path)
-        source = str(path)
-        tables += [SiteTable(name, source, frame, rows)] if site is None else split_sites(frame, site, source, rows)
-    _check_sites(tables)
+        if site is None:
+            tables.append(SiteTable(name, str(path), frame, rows))
+            continue
+        found = split_sites(frame, site, str(path), rows)
+        kept = [table for table in found if table.site == name] if named else found
+        if not kept:
+            raise ValueError(
+                f"{path} has no row with {site} = {name!r}; its sites are {[table.site for table in found]}."
+            )
+        tables += kept
+    _check_sites(tables, whole_files=site is None)
     return tuple(tables)
 
 
@@ -106,8 +126,9 @@ def split_sites(
     return [SiteTable(name, source, rest[index], rows[index]) for name, index in groups.items()]
 
 
-def _check_sites(tables: Sequence[SiteTable]) -> None:
+def _check_sites(tables: Sequence[SiteTable], whole_files: bool) -> None:
     seen: dict[str, str] = {}
+    owners: dict[Path, str] = {}
     for table in tables:
         if not table.site.strip():
             raise ValueError(f"{table.source}: the site's name is blank; every site needs a name of its own.")
@@ -117,6 +138,12 @@ def _check_sites(tables: Sequence[SiteTable]) -> None:
                 "and a name of its own, for example as {'A': 'a.csv', 'B': 'b.csv'}."
             )
         seen[table.site] = table.source
+        owner = owners.setdefault(Path(table.source).resolve(), table.site)
+        if whole_files and owner != table.site:
+            raise ValueError(
+                f"sites {owner!r} and {table.site!r} would both get all rows of {table.source}. Give each its own file, "
+                "or the column that names the site."
+            )
 
 
 def _read(path: Path) -> tuple[pl.DataFrame, np.ndarray]:

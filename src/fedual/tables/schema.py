@@ -76,7 +76,7 @@ class Category(_TextColumn):
         fill: `"most frequent"` (pooled over all sites), `"refuse"`, or a category that stands in for every
             missing value.
         minimum: levels with fewer rows than this over all sites join "other".
-        recode: text as found -> category, before everything else.
+        recode: text as found, if it is not a marker of a missing value -> category.
         missing, note: as for `Number`.
 
     Example:
@@ -100,7 +100,12 @@ class Category(_TextColumn):
 
 
 class NumberTarget(_NumberColumn):
-    """A numeric target, kept on its scale. Fields as for `Number`; rows without a target are dropped."""
+    """A numeric target, kept on its scale. Fields as for `Number`; rows without a target are dropped.
+
+    Example:
+        >>> NumberTarget(name="days", unit="d", missing=("-1",)).missing
+        ('-1',)
+    """
 
     kind: Literal["number"] = "number"
     name: str
@@ -113,6 +118,10 @@ class ClassTarget(_TextColumn):
         name: the column.
         classes: the labels in the order of their codes. `None`: the sorted union over all sites.
         recode, missing, note: as for `Category`.
+
+    Example:
+        >>> ClassTarget(name="died", classes=[0, 1]).classes
+        ('0', '1')
     """
 
     kind: Literal["class"] = "class"

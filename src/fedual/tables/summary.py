@@ -72,7 +72,7 @@ class Summary(Record):
     """All that a site tells the others about its table. In a deployment exactly this crosses.
 
     It holds counts, means and names, never a row; but the mean of a one-row site is that row, and a category list
-    that the schema does not declare is shared as found. All but `rows` refers to the rows that have a target.
+    that the schema does not declare is shared as found. All counts but `rows` are of the rows that have a target.
 
     Args:
         site: the site's name.
@@ -86,6 +86,17 @@ class Summary(Record):
         moments: numeric feature -> moments of the observed values, in the schema's units.
         levels: categorical feature -> category -> rows.
         classes: label -> rows; empty for a numeric target.
+
+    Example:
+        >>> import polars as pl
+        >>> from fedual.tables import NumberTarget
+        >>> schema = Schema(target=NumberTarget(name="y"), features={"x": Number()})
+        >>> table = SiteTable("A", "a.csv", pl.DataFrame({"x": [1, 3, None], "y": [0, 0, 1]}), np.arange(1, 4))
+        >>> summary = summarize(table, schema)
+        >>> summary.moments, summary.missing
+        ({'x': Moments(count=2, mean=2.0, m2=2.0)}, {'x': 1})
+        >>> Summary.from_dict(summary.to_dict()) == summary
+        True
     """
 
     site: str

@@ -14,7 +14,7 @@ from fedual.tables.codes import Levels, Scaling
 from fedual.tables.read import SiteTable
 from fedual.tables.records import Record
 from fedual.tables.schema import ClassTarget, Number, Schema
-from fedual.tables.summary import Moments, Summary, merge
+from fedual.tables.summary import Moments, Summary, digest, merge
 from fedual.tables.text import listed, ordered
 
 __all__ = ["Transform"]
@@ -33,6 +33,17 @@ class Transform(Record):
         codes: a `Scaling` or `Levels` per feature of the design, in its order.
         classes: the label whose code is its position; empty for a numeric target.
         dropped: feature of the schema that is not in the design -> why.
+
+    Example:
+        >>> from fedual.tables import Category, NumberTarget, split_sites, summarize
+        >>> frame = pl.DataFrame({"h": ["A", "A", "B"], "age": [50, None, 70], "sex": ["F", "M", "F"], "y": [1, 2, 3]})
+        >>> schema = Schema(target=NumberTarget(name="y"), features={"age": Number(), "sex": Category()})
+        >>> tables = split_sites(frame, "h")
+        >>> transform = Transform.fit(schema, [summarize(table, schema) for table in tables])
+        >>> transform.columns, transform.features(tables[0]).tolist()
+        (('age', 'sex=M'), [[-1.0, 0.0], [0.0, 1.0]])
+        >>> Transform.from_dict(transform.to_dict()) == transform
+        True
     """
 
     declared: Schema
@@ -50,12 +61,16 @@ class Transform(Record):
 
         Raises:
             ValueError: the summaries do not belong together (see `merge`), no row has a target, a feature has no
-                value at any site, nothing is left of the features, the target has one class only, or the schema
-                gives a factor for a site that sent no summary.
+                value at any site, nothing is left of the features, the target has one class only, the schema gives
+                a factor for a site that sent no summary, or the sites used another schema.
         """
         summaries = sorted(summaries, key=lambda summary: summary.site)
         pooled = merge(summaries)
         sites = tuple(summary.site for summary in summaries)
+        if pooled.schema_digest != digest(schema):
+            raise ValueError(
+                f"the sites {list(sites)} used another schema than the one given here; distribute this one."
+            )
         _check_factors(schema, sites)
         if pooled.used == 0:
             raise ValueError(f"no row has a target {schema.target.name!r}: 0 of {pooled.rows} rows at {list(sites)}.")
@@ -93,8 +108,8 @@ class Transform(Record):
     def features(self, table: SiteTable) -> np.ndarray:
         """The design of every row, with or without a target: shape `(n, d)`, float64, always finite.
 
-        A category that is not among the learned levels counts as "other" if that is one, else as missing; the log
-        says so.
+        A category that is not among the learned levels counts as "other" if that is one, as the schema asks, else
+        as missing, with a warning in the log.
 
         Raises:
             ValueError: the table does not fit the schema; file, column and row are named.
@@ -123,7 +138,7 @@ class Transform(Record):
         used, targets = labelled(table, self.declared)
         if isinstance(self.declared.target, ClassTarget):
             labels = pl.Series(targets.tolist(), dtype=pl.String)
-            refuse_unknown(used, self.declared.target.name, labels, self.classes, "class")
+            refuse_unknown(used, self.declared.target.name, labels, self.classes)
             codes = {label: code for code, label in enumerate(self.classes)}
             targets = np.array([codes[label] for label in targets], dtype=np.int64)
         return self.features(used), targets
@@ -186,7 +201,8 @@ class Transform(Record):
         )
         if self.declared.features[code.name].fill == "refuse" and code.fallback != OTHER:
             raise ValueError(f"{text}, and the schema says fill = 'refuse'.")
-        _log.warning("%s; it counts as %r", text, code.fallback)
+        level = logging.INFO if code.fallback == OTHER else logging.WARNING
+        _log.log(level, "%s; it counts as %r", text, code.fallback)
 
     def _tell_units(self, table: SiteTable) -> None:
         columns = self.declared.features
