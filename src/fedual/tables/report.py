@@ -45,6 +45,17 @@ class Report:
         sites: one entry per site, in the order of their names.
         dropped_columns: column -> why it is not in the design: constant, absent, ignored or undeclared.
         warnings: sentences that name column and site.
+
+    Example:
+        >>> import polars as pl
+        >>> from fedual.tables import NumberTarget, Schema, split_sites, summarize
+        >>> frame = pl.DataFrame({"h": ["A", "A", "B", "B"], "x": [1, 2, 7, 7], "y": [0.5, None, 1.0, 2.0]})
+        >>> schema = Schema(target=NumberTarget(name="y"), features={"x": Number()})
+        >>> summaries = [summarize(table, schema) for table in split_sites(frame, "h")]
+        >>> print(Report.of(Transform.fit(schema, summaries), summaries))
+        3 of 4 rows and 2 of 2 sites are used.
+        rows without a target at site 'A': 1
+        warning: column 'x' is constant (zero variance) at site 'B'
     """
 
     sites: tuple[SiteReport, ...]
