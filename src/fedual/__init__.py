@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedual.algorithms import ADMM, FedAvg, FedPD
     from fedual.clients import Clients
     from fedual.engine import Sweep, iterate, solve, sweep
+    from fedual.inference import Inference, infer
     from fedual.problem import Problem
     from fedual.solution import History, Solution
 
@@ -24,10 +25,12 @@ __all__ = [
     "FedAvg",
     "FedPD",
     "History",
+    "Inference",
     "Problem",
     "Solution",
     "Sweep",
     "data",
+    "infer",
     "iterate",
     "losses",
     "oracles",
@@ -42,6 +45,7 @@ _HOMES = {
     "fedual.algorithms": ("ADMM", "FedAvg", "FedPD"),
     "fedual.clients": ("Clients",),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
+    "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
     "fedual.solution": ("History", "Solution"),
 }

@@ -182,6 +182,11 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     if not isinstance(oracle, Oracle):
         raise TypeError(f"oracle must be an object such as fedual.oracles.GradientDescent(8, 0.1), not {oracle!r}.")
     oracle.check(problem.loss)
+    if getattr(oracle, "batch_size", None) is not None and not problem.loss.separable:
+        raise ValueError(
+            f"{type(problem.loss).__name__} is no mean over rows, so minibatches do not estimate its gradient: use "
+            "GradientDescent, Newton or LBFGS."
+        )
     return [oracle], None
 
 
