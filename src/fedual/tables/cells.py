@@ -97,8 +97,8 @@ def feature(table: SiteTable, name: str, schema: Schema) -> tuple[pl.Series, int
     lost = values.null_count()
     if column.fill == "refuse" and lost:
         raise ValueError(
-            f"{table.at(name, int(np.argmax(values.is_null())))}: the value is missing ({lost} such rows) and the schema "
-            "says fill = 'refuse'. Complete the file, or choose another fill."
+            f"{table.at(name, int(np.argmax(values.is_null())))}: the value is missing ({lost} such rows) and the "
+            "schema says fill = 'refuse'. Complete the file, or choose another fill."
         )
     if column.fill not in ("mean", "most frequent", "refuse"):
         values = values.fill_null(column.fill)
@@ -136,8 +136,8 @@ def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing
     if len(bad):
         row = int(bad[0])
         raise ValueError(
-            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({len(bad)} such rows). Correct it, or declare it "
-            f"as a missing marker of this column: missing = [{str(raw[row])!r}]."
+            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({len(bad)} such rows). Correct it, or declare "
+            f"it as a missing marker of this column: missing = [{str(raw[row])!r}]."
         )
     return pl.Series(numbers * column.factors.get(table.site, 1.0), nan_to_null=True)
 
