@@ -136,8 +136,8 @@ def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing
     if len(bad):
         row = int(bad[0])
         raise ValueError(
-            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({len(bad)} such rows). Correct it, or declare "
-            f"it as a missing marker of this column: missing = [{str(raw[row])!r}]."
+            f"{table.at(name, row)}: {raw[row]!r} is not a finite number ({len(bad)} such rows). Correct it, or declare"
+            f" it as a missing marker of this column: missing = [{str(raw[row])!r}]."
         )
     return pl.Series(numbers * column.factors.get(table.site, 1.0), nan_to_null=True)
 
