@@ -21,7 +21,7 @@ from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
 
-__all__ = ["iterate", "solve"]
+__all__ = ["device_count", "iterate", "solve"]
 
 
 def solve(
@@ -138,11 +138,14 @@ def iterate(
             return
 
 
+def device_count(problem: Problem) -> int:
+    """Over how many devices a run shares out its clients: all there are, but not more than clients."""
+    return min(len(jax.local_devices()), len(problem.clients))
+
+
 def _mesh(problem: Problem) -> Mesh | None:
-    """All CPU devices, where there are several and enough clients for them."""
-    devices = jax.local_devices()
-    count = min(len(devices), len(problem.clients))
-    return Mesh(np.array(devices[:count]), ("clients",)) if count > 1 else None
+    count = device_count(problem)
+    return Mesh(np.array(jax.local_devices()[:count]), ("clients",)) if count > 1 else None
 
 
 @dataclass(frozen=True)
