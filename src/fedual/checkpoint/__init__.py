@@ -22,14 +22,14 @@ from fedual.arrays import precision
 from fedual.checkpoint.identity import data_digests, describe_method, refuse_other_data, refuse_other_method
 from fedual.checkpoint.packing import pack, unpack
 from fedual.engine.bind import Bound, bind
-from fedual.engine.run import device_count
+from fedual.engine.run import Views, device_count
 from fedual.engine.state import RunState, start_state
 from fedual.files import replacing
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule
 from fedual.solution import COLUMNS, History, Solution
 
-__all__ = ["Restored", "data_digests", "restore", "save"]
+__all__ = ["Restored", "data_digests", "restore", "save", "saved_devices"]
 
 _FORMAT = 1
 
@@ -39,14 +39,12 @@ class Restored:
     """What `restore` returns.
 
     Attributes:
-        state: for `fedual.solve(..., state=...)` or `fedual.iterate`.
-        status: of the run when it was saved, as in `Solution.status`.
+        solution: the run as it was when saved; `solution.state` goes into `fedual.solve(..., state=...)`.
         same_layout: whether the run goes on bit-identically; if not, it agrees to about 1e-12 relative.
         layout: the saved layout and the present one, in words.
     """
 
-    state: RunState
-    status: str
+    solution: Solution
     same_layout: bool
     layout: str
 
@@ -67,7 +65,7 @@ def save(path: str | Path, solution: Solution, digests: np.ndarray | None = None
         >>> path = tempfile.mkdtemp() + "/run.safetensors"
         >>> checkpoint.save(path, fd.solve(problem, method, rounds=5))
         >>> restored = checkpoint.restore(path, problem, method)
-        >>> fd.solve(problem, method, rounds=10, state=restored.state).history.rounds
+        >>> fd.solve(problem, method, rounds=10, state=restored.solution.state).history.rounds
         10
     """
     bound, state = solution.bound, solution.state
@@ -80,7 +78,7 @@ def save(path: str | Path, solution: Solution, digests: np.ndarray | None = None
         "method": describe_method(bound, state.seed),
         "clients": solution.problem.clients.names,
         "layout": _layout(bound),
-        "status": solution.status,
+        "verdict": (solution.status, solution.reason, solution.remedy),
     }
     with replacing(path) as temporary:
         # The writer takes an array's bytes as they lie in memory, whatever its strides.
@@ -127,7 +125,8 @@ def restore(
             f"the layout was {_tell(old)} and is {_tell(new)}: equal to an uninterrupted run to about 1e-12, "
             "not bit for bit"
         )
-    return Restored(RunState(device, history, seed), facts["status"], old == new, layout)
+    state = RunState(device, history, seed)
+    return Restored(Solution(problem, state, *facts["verdict"], Views(bound, state)), old == new, layout)
 
 
 def saved_devices(path: str | Path) -> int:

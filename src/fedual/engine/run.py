@@ -21,7 +21,7 @@ from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
 
-__all__ = ["device_count", "iterate", "solve"]
+__all__ = ["Views", "device_count", "iterate", "solve"]
 
 
 def solve(
@@ -226,11 +226,11 @@ class _Run:
         elif self.tolerance is not None or self.relative is not None:
             reason = f"{done} rounds were done without reaching the tolerance."
             remedy = "Allow more rounds; where p > 0 is constant, let it go to 0 (schedules.Decay)."
-        return Solution(self.bound.problem, state, status, reason, remedy, _Views(self.bound, state))
+        return Solution(self.bound.problem, state, status, reason, remedy, Views(self.bound, state))
 
 
 @dataclass(frozen=True)
-class _Views:
+class Views:
     """Reads a solution's vectors out of the run's state."""
 
     bound: Bound
