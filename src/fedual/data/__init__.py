@@ -3,3 +3,5 @@
 from fedual.clients import Clients
 
 from_arrays = Clients.build
+
+__all__ = ["from_arrays"]
