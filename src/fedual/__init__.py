@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, schedules, theory
+    from fedual import data, losses, metrics, oracles, participation, schedules, theory
     from fedual.algorithms import ADMM, FedAvg, FedPD
     from fedual.clients import Clients
     from fedual.engine import iterate, solve
     from fedual.problem import Problem
+    from fedual.runs import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
@@ -28,7 +29,9 @@ __all__ = [
     "Solution",
     "data",
     "iterate",
+    "load",
     "losses",
+    "metrics",
     "oracles",
     "participation",
     "schedules",
@@ -41,6 +44,7 @@ _HOMES = {
     "fedual.clients": ("Clients",),
     "fedual.engine": ("iterate", "solve"),
     "fedual.problem": ("Problem",),
+    "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
