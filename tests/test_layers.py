@@ -19,7 +19,7 @@ LAYERS = (
         "algorithms", "losses", "metrics", "oracles", "participation", "prox", "schedules", "theory", "tuning",
     },
     {"data", "engine", "inference", "tables"},
-    {"checkpoint", "comparison", "config", "plots", "runs"},
+    {"checkpoint", "comparison", "config", "pictures", "runs"},
     {"bench", "flower", "report", "sklearn", "torch", "trackers"},
     {"cli"},
 )  # fmt: skip
