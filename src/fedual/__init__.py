@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ProxSkip,
     )
     from fedual.clients import Clients
+    from fedual.comparison import Comparison, compare
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
@@ -38,6 +39,7 @@ __all__ = [
     "SCAFFOLD",
     "AFedPD",
     "Clients",
+    "Comparison",
     "FedADMM",
     "FedAvg",
     "FedDR",
@@ -52,6 +54,7 @@ __all__ = [
     "ProxSkip",
     "Solution",
     "Sweep",
+    "compare",
     "data",
     "infer",
     "iterate",
@@ -73,6 +76,7 @@ _HOMES = {
         "ProxSkip",
     ),
     "fedual.clients": ("Clients",),
+    "fedual.comparison": ("Comparison", "compare"),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
