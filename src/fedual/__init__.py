@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, prox, schedules, theory
+    from fedual import data, losses, metrics, oracles, participation, prox, schedules, theory
     from fedual.algorithms import (
         ADMM,
         SCAFFOLD,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.runs import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
@@ -54,7 +55,9 @@ __all__ = [
     "data",
     "infer",
     "iterate",
+    "load",
     "losses",
+    "metrics",
     "oracles",
     "participation",
     "prox",
@@ -73,6 +76,7 @@ _HOMES = {
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

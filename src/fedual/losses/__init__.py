@@ -224,7 +224,8 @@ def from_function(function: Callable[[Any, tuple[Any, Any]], Any], parameters: A
 
     Args:
         function: `function(parameters, (X, y))` returns one loss per row, shape `(n,)`.
-        parameters: a pytree of floating-point arrays: the shapes, and the default starting point.
+        parameters: a pytree of floating-point arrays: the shapes, and the default starting point. As vectors, theta and
+            the rest list its entries in the order of `jax.tree.leaves`.
         l2: strength of a ridge penalty on all parameters, >= 0.
 
     Raises:
@@ -232,10 +233,13 @@ def from_function(function: Callable[[Any, tuple[Any, Any]], Any], parameters: A
 
     Example:
         >>> import fedual as fd
+        >>> import numpy as np
         >>> def absolute(parameters, batch):
         ...     X, y = batch
         ...     return abs(X @ parameters["slope"] - y)
-        >>> loss = fd.losses.from_function(absolute, {"slope": [0.0]})  # doctest: +SKIP
+        >>> loss = fd.losses.from_function(absolute, {"slope": np.zeros(1)})
+        >>> fd.Problem(loss, fd.data.from_arrays([([[1.0], [1.0]], [3.0, 5.0])])).value([1.0])
+        3.0
     """
     return FromFunction(function, _Template(parameters), _positive("l2", l2))
 

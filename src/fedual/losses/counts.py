@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class Poisson(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     offset: bool = static(default=False)
+    task: ClassVar[str] = "regression"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         return _check_counts(super().prepare_targets(targets, name), name, "Poisson")
@@ -41,6 +42,9 @@ class Poisson(LinearPredictor):
     def curvature(self, z: Any, y: Any) -> Any:
         return jnp.exp(z)
 
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return np.exp(z)
+
 
 @record
 class NegativeBinomial(LinearPredictor):
@@ -49,6 +53,7 @@ class NegativeBinomial(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     offset: bool = static(default=False)
+    task: ClassVar[str] = "regression"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         return _check_counts(super().prepare_targets(targets, name), name, "negative binomial")
@@ -56,12 +61,18 @@ class NegativeBinomial(LinearPredictor):
     def dimension(self, feature_shape: tuple[int, ...]) -> int:
         return super().dimension(feature_shape) + 1
 
+    def scores(self, theta: Any, rows: Rows) -> Any:
+        return super().scores(theta[:-1], rows)
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return np.exp(z)
+
     def mask(self, theta: Any) -> Any:
         ones = jnp.ones_like(theta)
         return ones.at[-1 - self.intercept :].set(0)
 
     def value(self, theta: Any, rows: Rows) -> Any:
-        y, z = rows.targets, self.predict(theta[:-1], rows)
+        y, z = rows.targets, self.scores(theta, rows)
         size = jnp.exp(-theta[-1])  # 1/alpha
         # log(1 + alpha mu) in the exponents, so that neither a large mu nor a small alpha overflows.
         spread = jnp.logaddexp(0.0, theta[-1] + z)

@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_softmax, softmax
+from scipy import special
 
-from fedual.arrays import record, static
+from fedual.arrays import precision, record, static
 from fedual.local import Rows
 from fedual.protocols import Loss
 
@@ -18,7 +19,7 @@ class LinearPredictor(Loss):
     """f_k(theta) = mean over rows of phi(z, y) + (l2/2) ||theta without intercept||^2, z = X theta.
 
     A subclass has the fields `l2` and `intercept` and implements `phi`, its first derivative `slope` and second
-    derivative `curvature` in z, and `bound`, the largest curvature (None where it has none).
+    derivative `curvature` in z, `response`, the mean of y given z, and `bound`, the largest curvature or None.
     With an intercept the design matrix X ends in a column of ones and theta in the unpenalized intercept. With
     `offset` the features end in a further column that is added to z with coefficient 1.
     """
@@ -37,18 +38,26 @@ class LinearPredictor(Loss):
     def curvature(self, z: Any, y: Any) -> Any:
         raise NotImplementedError
 
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return z
+
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         if features.ndim != 2:
             raise ValueError(
                 f"client {name!r}: {type(self).__name__} needs a table of features, shape (n, d), not {features.shape}."
             )
-        features = features.astype(float, copy=False)
         if self.offset and features.shape[1] < 2 - self.intercept:
             raise ValueError(f"client {name!r}: the last column is the offset; there is no feature beside it.")
-        if self.intercept:
-            place = features.shape[1] - self.offset
-            features = np.insert(features, place, 1.0, axis=1)
-        return features, self.prepare_targets(targets, name)
+        return self._with_intercept(features), self.prepare_targets(targets, name)
+
+    def _with_intercept(self, features: np.ndarray) -> np.ndarray:
+        features = features.astype(float, copy=False)
+        return np.insert(features, features.shape[1] - self.offset, 1.0, axis=1) if self.intercept else features
+
+    def predict(self, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+        with precision("float64"):
+            rows = Rows(jnp.asarray(self._with_intercept(np.asarray(features))), None, None)
+            return self.response(np.asarray(self.scores(jnp.asarray(theta, dtype=float), rows)))
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         if targets.ndim != 1:
@@ -62,7 +71,7 @@ class LinearPredictor(Loss):
         """X, shape `(n, d)`."""
         return rows.features[:, :-1] if self.offset else rows.features
 
-    def predict(self, theta: Any, rows: Rows) -> Any:
+    def scores(self, theta: Any, rows: Rows) -> Any:
         """z = X theta (+ offset), shape `(n,)`."""
         z = self.design(rows) @ theta
         return z + rows.features[:, -1] if self.offset else z
@@ -72,17 +81,17 @@ class LinearPredictor(Loss):
         return jnp.ones_like(theta).at[-1].set(0) if self.intercept else jnp.ones_like(theta)
 
     def value(self, theta: Any, rows: Rows) -> Any:
-        z = self.predict(theta, rows)
+        z = self.scores(theta, rows)
         # A row of weight zero is padding, whose phi need not be finite.
         phi = jnp.where(rows.weights > 0, self.phi(z, rows.targets), 0)
         return jnp.vdot(rows.weights, phi) + self.penalty(theta)
 
     def gradient(self, theta: Any, rows: Rows) -> Any:
-        z = self.predict(theta, rows)
+        z = self.scores(theta, rows)
         return (rows.weights * self.slope(z, rows.targets)) @ self.design(rows) + self.penalty_gradient(theta)
 
     def hessian(self, theta: Any, rows: Rows) -> Any:
-        z, design = self.predict(theta, rows), self.design(rows)
+        z, design = self.scores(theta, rows), self.design(rows)
         scaled = (rows.weights * self.curvature(z, rows.targets))[:, None] * design
         return design.T @ scaled + jnp.diag(self.penalty_curvature(theta))
 
@@ -118,6 +127,7 @@ class LeastSquares(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 1.0
+    task: ClassVar[str] = "regression"
     quadratic: ClassVar[bool] = True
 
     def phi(self, z: Any, y: Any) -> Any:
@@ -137,6 +147,7 @@ class Logistic(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 0.25
+    task: ClassVar[str] = "binary"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         targets = super().prepare_targets(targets, name)
@@ -157,6 +168,9 @@ class Logistic(LinearPredictor):
 
     def curvature(self, z: Any, y: Any) -> Any:
         return 1 / ((1 + jnp.exp(z)) * (1 + jnp.exp(-z)))
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.expit(z)
 
 
 @record
@@ -189,6 +203,7 @@ class Softmax(LinearPredictor):
     classes: int = static(default=2)
     l2: Any = 0.0
     intercept: bool = static(default=False)
+    task: ClassVar[str] = "multiclass"
     bound: ClassVar[float | None] = 0.5  # the largest eigenvalue of diag(p) - pp' over all p
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
@@ -202,6 +217,9 @@ class Softmax(LinearPredictor):
 
     def dimension(self, feature_shape: tuple[int, ...]) -> int:
         return feature_shape[0] * self.classes
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.softmax(z, axis=1)
 
     def mask(self, theta: Any) -> Any:
         ones = jnp.ones_like(theta)
