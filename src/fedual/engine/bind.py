@@ -15,7 +15,7 @@ from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
 from fedual import theory
-from fedual.arrays import record, static
+from fedual.arrays import record, require_record, static
 from fedual.layout import Layout, block_size, map_clients
 from fedual.local import Local
 from fedual.problem import Problem
@@ -157,6 +157,7 @@ def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+        require_record(value, what)
 
 
 def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
@@ -204,6 +205,7 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     if isinstance(oracle, oracle_module.PerClient):
         distinct, groups = oracle.groups(problem.clients.names)
     for one in distinct:
+        require_record(one, "oracle")
         one.check(problem.loss)
         algorithm.check_oracle(one)
         if getattr(one, "batch_size", None) is not None and not problem.loss.separable:
