@@ -30,7 +30,7 @@ CONFIG: dict[str, Any] = {
     "algorithm": {"name": "FedPD", "step_size": 30.0},
     "oracle": {"name": "GradientDescent", "steps": 20},
     "stop": {"rounds": 600, "tolerance": 1e-10},
-    "output": {"progress_every": 5},
+    "output": {"progress_every": 20},
 }
 _SHOWN = 4
 
@@ -114,10 +114,11 @@ def _show(experiment: Experiment, outcome: Outcome, console: Console) -> None:
     )
     print_table(
         f"{int(evaluated['FedPD'].rows.sum())} held-out flights",
-        ("model", "AUC, pooled", "AUC, mean by airports", "log-loss, mean by flights", "log-loss, mean by airports"),
+        ("model", "scored", "AUC, all pooled", "AUC by airports", "log-loss by flights", "log-loss by airports"),
         [
             (
-                f"{name}, {evaluation.model.split(' (')[0]}",
+                name,
+                evaluation.model.split(" (")[0],
                 figure(evaluation.pooled["auc"]),
                 figure(evaluation.average("auc", "clients")),
                 figure(evaluation.average("log_loss", "samples")),
