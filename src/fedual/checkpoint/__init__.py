@@ -110,10 +110,10 @@ def restore(
     facts = _facts(path)
     with precision(problem.dtype):
         bound = bind(problem, algorithm, schedule, participation, clients_at_once, device_count(problem))
-        refuse_other_method(path, facts["method"], describe_method(bound, seed))
         start = problem.vector(problem.loss.start(problem.feature_shape))
         with safe_open(path, "numpy") as file:
             refuse_other_data(path, facts["clients"], file.get_tensor("data"), problem.clients)
+            refuse_other_method(path, facts["method"], describe_method(bound, seed))
             template = start_state(bound, start, seed).device
             device = unpack(bound.layout, template, lambda name: file.get_tensor(f"state/{name}"))
             history = History({name: file.get_tensor(f"history/{name}") for name in COLUMNS})
