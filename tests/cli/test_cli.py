@@ -82,7 +82,7 @@ def test_new_without_files_is_the_flights_and_overwrites_nothing(fedual):
 
 
 def test_inspect_proposes_a_schema(fedual, experiment_file):
-    code, out, err = fedual("inspect", "north.csv", "south.csv", "--target", "ill", "--out", "schema.toml")
+    code, _, err = fedual("inspect", "north.csv", "south.csv", "--target", "ill", "--out", "schema.toml")
     assert code == 0
     assert "50 of 50 rows and 2 of 2 sites are used" in err
     with open("schema.toml") as file:

@@ -238,9 +238,14 @@ def test_a_kill_at_any_moment_loses_at_most_the_last_interval(experiment_file, t
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     files.write_text(path, "old")
-    with pytest.raises(RuntimeError, match="power"), files.replacing(path) as temporary:
-        temporary.write_text("ne")
-        raise RuntimeError("power")
+
+    def half():
+        with files.replacing(path) as temporary:
+            temporary.write_text("ne")
+            raise RuntimeError("power")
+
+    with pytest.raises(RuntimeError, match="power"):
+        half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -90,7 +90,7 @@ def test_a_class_of_another_shape_needs_no_configuration_class(monkeypatch):
     monkeypatch.setattr("fedual.algorithms.__all__", ["Relaxed"])
     table = {"name": "Relaxed", "relaxation": 1.5, "order": [2, 1]}
     assert build_part("algorithm", table, oracle="an oracle").given == ("an oracle", 1.5, [2, 1], None)
-    with pytest.raises(ValueError, match="order = .* must be a valid integer"):
+    with pytest.raises(ValueError, match=r"order = .* must be a valid integer"):
         build_part("algorithm", table | {"order": ["a"]})
 
 
@@ -131,9 +131,9 @@ def test_overrides_are_applied_before_checking(tmp_path):
     assert config.loss["l2"] == 1e-3
     with pytest.raises(ValueError, match=r"a.toml: \[stop\] roundss = 7 .*Did you mean 'rounds'"):
         Config.load(path, ["stop.roundss=7"])
-    with pytest.raises(ValueError, match="must have the form section.key=value"):
+    with pytest.raises(ValueError, match=r"must have the form section\.key=value"):
         Config.load(path, ["rounds"])
-    with pytest.raises(ValueError, match="data.source.x"):
+    with pytest.raises(ValueError, match=r"data\.source\.x"):
         Config.load(path, ["data.source.x=1"])
 
 

@@ -65,9 +65,7 @@ def build(config: Config) -> Experiment:
     problem = Problem(loss, train, config.problem.weights, regularizer, config.problem.dtype)
     kinds = ("loss", "regularizer", "algorithm", "oracle", "schedule", "participation")
     parts = {kind: complete_part(kind, table) for kind in kinds if (table := getattr(config, kind)) is not None}
-    return Experiment(
-        config.model_copy(update=parts), problem, algorithm, schedule, participation, test, transform
-    )
+    return Experiment(config.model_copy(update=parts), problem, algorithm, schedule, participation, test, transform)
 
 
 def load_data(section: DataSection, seed: int) -> tuple[Clients, Clients | None, Any]:
@@ -92,7 +90,7 @@ def _from_tables(section: DataSection, seed: int) -> tuple[Clients, Clients | No
     """The only place that knows how tables become clients."""
     from fedual import tables
 
-    files = section.files if section.files is not None else section.file
+    files = section.files or section.file or ()  # exactly one is given
     if section.schema_ is not None:
         with open(section.schema_, encoding="utf-8") as handle:
             schema = tables.Schema.from_toml(handle.read(), section.schema_)

@@ -46,9 +46,7 @@ class Outcome:
     began_at: int = 0
 
 
-def run(
-    experiment: Experiment, out: str | Path, force: bool = False, callbacks: Iterable[Callback] = ()
-) -> Outcome:
+def run(experiment: Experiment, out: str | Path, force: bool = False, callbacks: Iterable[Callback] = ()) -> Outcome:
     """Run an experiment from the start.
 
     SIGINT (Ctrl-C) or SIGTERM ends the run after the present chunk of rounds, with everything written; a second SIGINT
@@ -157,11 +155,14 @@ def _advance(
         except KeyboardInterrupt:
             if solution is None:
                 raise
+    assert solution is not None, "iterate yields at least once"
     evaluated = _finish(experiment, folder, solution, digests, rows)
     return Outcome(solution, evaluated, folder, received[0] if received else None, began_at)
 
 
-def _save(experiment: Experiment, folder: RunFolder, solution: Solution, digests: Any, rows: _ClientRows | None) -> None:
+def _save(
+    experiment: Experiment, folder: RunFolder, solution: Solution, digests: Any, rows: _ClientRows | None
+) -> None:
     """What a resumed run needs, and what people look at meanwhile."""
     checkpoint.save(folder / "checkpoint.safetensors", solution, digests)
     folder.write_table("history.csv", solution.history.to_polars())
@@ -183,9 +184,7 @@ def _finish(
     _save(experiment, folder, solution, digests, rows)
     evaluated = evaluations(experiment, solution)
     names = experiment.problem.clients.names
-    folder.write_arrays(
-        "clients.safetensors", {"thetas": solution.thetas, "duals": solution.duals}, clients=names
-    )
+    folder.write_arrays("clients.safetensors", {"thetas": solution.thetas, "duals": solution.duals}, clients=names)
     folder.write_table("clients.csv", client_table(solution, evaluated))
     folder.write_json("summary.json", summarize(experiment, solution, evaluated))
     return evaluated
@@ -201,7 +200,7 @@ class _ClientRows:
         if self.every and done and (folder / "rounds.csv").exists():
             earlier = pl.read_csv(folder / "rounds.csv", schema_overrides={"client": pl.String})
             self.tables = [earlier.filter(pl.col("round") <= done)]
-        self.recorded = int(self.tables[0]["round"].max() or 0) if self.tables else 0
+        self.recorded = max(self.tables[0]["round"].to_list(), default=0) if self.tables else 0
 
     def record(self, solution: Solution) -> None:
         done = solution.history.rounds
