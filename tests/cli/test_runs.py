@@ -102,6 +102,16 @@ def test_a_folder_that_is_not_empty_is_left_alone(experiment_file, tmp_path):
     assert (out / "notes.txt").read_text() == "mine"
 
 
+def test_a_run_that_cannot_start_replaces_nothing(experiment_file, tmp_path):
+    out = tmp_path / "run"
+    go(experiment_file, out, "stop.rounds=2")
+    text = experiment_file.read_text().replace("StochasticGradient", "Exact")
+    experiment_file.write_text(text.replace("steps = 3\nbatch_size = 4\n", ""))
+    with pytest.raises(ValueError, match=r"oracles\.Exact needs a quadratic loss"):
+        go(experiment_file, out, force=True)
+    assert fd.load(out).history.rounds == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_run_with_everything_written(experiment_file, tmp_path, number):
     def stop(solution):
