@@ -79,7 +79,8 @@ def test_units_differ_and_a_site_has_one_row_yet_moments_and_fit_are_the_pooled_
 
     ours, reference = logistic(x, labels), logistic(central, y)
     coef, intercept = prepared.transform.original_scale(ours.coef_, ours.intercept_)
-    assert coef.shape == (1, 2) and intercept.shape == (1,)
+    assert coef.shape == (1, 2)
+    assert intercept.shape == (1,)
     np.testing.assert_allclose(coef, reference.coef_, rtol=1e-8)
     np.testing.assert_allclose(intercept, reference.intercept_, rtol=1e-8)
 

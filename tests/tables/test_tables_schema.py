@@ -113,7 +113,8 @@ def test_a_proposal_tells_numbers_from_categories_and_identifiers():
     assert schema.features["sex"].categories == ("F", "M")
     assert "6 of 24 values are missing" in schema.features["sex"].note
     assert "site 'B' and 90 at site 'A'" in schema.features["glucose"].note
-    assert schema.target.name == "outcome" and schema.target.classes == ("no", "yes")
+    assert schema.target.name == "outcome"
+    assert schema.target.classes == ("no", "yes")
     reasons = {"patient_id": "identifier", "city": "tells the site", "name": "24 different", "empty": "no value",
                "unit": "'mg' in every row"}  # fmt: skip
     assert set(schema.ignore) == set(reasons)

@@ -63,7 +63,8 @@ def test_a_merged_summary_is_that_of_the_joined_table():
     for field in ("rows", "used", "missing", "levels", "classes", "features", "absent", "extra"):
         assert getattr(merged, field) == getattr(joined, field), field
     assert (merged.rows, merged.used, merged.missing) == (8, 7, {"x": 1, "c": 1})
-    assert merged.levels == {"c": {"a": 2, "b": 2, "c": 2}} and merged.classes == {"0": 3, "1": 4}
+    assert merged.levels == {"c": {"a": 2, "b": 2, "c": 2}}
+    assert merged.classes == {"0": 3, "1": 4}
     np.testing.assert_allclose(merged.moments["x"].mean, np.mean([1, 2.5, 5, -3, 7, 8]), rtol=1e-15)
 
 
@@ -114,7 +115,7 @@ def test_four_features_against_five_stop_with_both_lists():
     with pytest.raises(ValueError, match=f"sites 'A' and 'B' have different features: {lists}"):
         merge([b, a])
     del data["e"]
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(ValueError, match="site") as caught:
         summaries(schema, site=["B", "B"], **data)
     for part in (
         "site 'B'",

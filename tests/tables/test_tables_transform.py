@@ -91,7 +91,8 @@ def test_a_column_absent_at_a_site_is_refused_filled_or_dropped():
     assert filled.columns == ("x", "z")
     np.testing.assert_array_equal(filled.features(short)[:, 1], [0.0, 0.0])
     dropped = learn(schema(**columns, absent="drop"), full, short)
-    assert dropped.columns == ("x",) and dropped.dropped == {"z": "absent at site 'B'"}
+    assert dropped.columns == ("x",)
+    assert dropped.dropped == {"z": "absent at site 'B'"}
     np.testing.assert_array_equal(dropped.features(short), filled.features(short)[:, :1])
     with pytest.raises(ValueError, match=r"C\.csv \(site 'C'\) lacks columns \['x'\] of the fitted design"):
         dropped.features(table("C", z=[1.0]))
@@ -122,7 +123,7 @@ GOOD = {"x": ["1", "2", "3"], "full": ["1", "2", "4"], "c": ["a", "b", "a"], "y"
         ({"c": [[1], [2], [3]]}, r"column 'c': type List\(Int64\) is not a category"),
         ({"full": ["1", "", "NA"]}, r"column 'full', row 2: the value is missing \(2 such rows\)"),
         ({"c": ["a", "b", None]}, r"column 'c', row 3: the value is missing"),
-        ({"y": ["no", "yes", "maybe"]}, r"column 'y', row 3: 'maybe' is not one of the class labels \['no', 'yes'\]"),
+        ({"y": ["no", "yes", "maybe"]}, r"column 'y', row 3: 'maybe' is not one of the labels \['no', 'yes'\]"),
     ],
 )
 def test_a_bad_cell_is_refused_with_file_column_and_row(change, message):
@@ -189,8 +190,9 @@ def test_prediction_handles_unseen_categories_and_an_all_missing_column(caplog):
     # The mean is 0 after standardizing; "a" is the first of the two most frequent levels.
     np.testing.assert_array_equal(transform.features(new), [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
     assert "N.csv (site 'N'), column 'c', row 2: 'zzz' is not one of the levels ['a', 'b'] (1 such rows)" in caplog.text
-    assert "counts as 'a'" in caplog.text and "counts as 'other'" in caplog.text
-    with pytest.raises(ValueError, match=r"column 'y', row 1: '2' is not one of the class labels \['0', '1'\]"):
+    assert "counts as 'a'" in caplog.text
+    assert "counts as 'other'" in caplog.text
+    with pytest.raises(ValueError, match=r"column 'y', row 1: '2' is not one of the labels \['0', '1'\]"):
         transform.apply(table("N", x=[1.0], c=["a"], d=["u"], y=["2"]))
 
 
@@ -240,6 +242,7 @@ def test_the_report_says_what_became_of_everything():
         "column 'c' has one category at site 'B'",
         "target 'y' has one class at site 'B'",
     )
-    assert report.sites[0].missing == {"x": 2} and report.sites[0].extra == ("more",)
+    assert report.sites[0].missing == {"x": 2}
+    assert report.sites[0].extra == ("more",)
     assert json.loads(json.dumps(report.to_dict()))["sites"][1]["classes"] == {"1": 2}
     assert str(report).startswith("5 of 7 rows and 3 of 4 sites are used.\nrows without a target at site 'B': 1")

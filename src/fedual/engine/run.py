@@ -16,7 +16,7 @@ from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import NOT_FINITE, REACHED, RUNNING, Control, Data, Row
-from fedual.engine.state import RunState, start_state
+from fedual.engine.state import RunState, duals, start_state
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -129,11 +129,13 @@ def iterate(
         if state is None:
             first = problem.loss.start(problem.feature_shape) if theta0 is None else theta0
             state = start_state(bound, problem.vector(first, "theta0"), seed)
-        run = _Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
+        run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):
-            state, code, bad = run.advance(state, min(chunk_rounds, rounds - state.history.rounds), chunk_rounds)
-        yield run.solution(state, code, bad, rounds)
+            more = min(chunk_rounds, rounds - state.history.rounds)
+            solution, code = run.advance(state, more, chunk_rounds, rounds)
+        state = solution.state
+        yield solution
         if code != RUNNING or state.history.rounds >= rounds:
             return
 
@@ -149,31 +151,46 @@ def _mesh(problem: Problem) -> Mesh | None:
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """A bound method with its stop rules: advances states and judges them."""
+
     bound: Bound
     mesh: Mesh | None
     every: int
     tolerance: float | None
     relative: float | None
 
-    def advance(self, state: RunState, rounds: int, capacity: int) -> tuple[RunState, int, int]:
-        """At most `rounds` more rounds: the new state, the stop code, the first bad client."""
-        begun = time.perf_counter()
-        problem, bound = self.bound.problem, self.bound
-        data = Data(problem.loss, problem.regularizer, bound.layout.buckets, bound.words)
-        control = Control(
+    def data(self) -> Data:
+        """The problem as the compiled program sees it."""
+        problem = self.bound.problem
+        return Data(problem.loss, problem.regularizer, self.bound.layout.buckets, self.bound.words)
+
+    def control(self, rounds: int) -> Control:
+        """The stop rules for at most `rounds` more rounds."""
+        dtype = self.bound.problem.dtype
+        return Control(
             jnp.int32(rounds),
             jnp.int32(self.every),
-            jnp.asarray(-1 if self.tolerance is None else self.tolerance, problem.dtype),
-            jnp.asarray(-1 if self.relative is None else self.relative, problem.dtype),
+            jnp.asarray(-1 if self.tolerance is None else self.tolerance, dtype),
+            jnp.asarray(-1 if self.relative is None else self.relative, dtype),
         )
-        device, rows, done, code, bad = jax.block_until_ready(
-            run_chunk(data, bound.method, state.device, control, capacity=capacity, mesh=self.mesh)
+
+    def advance(self, state: RunState, more: int, capacity: int, rounds: int) -> tuple[Solution, int]:
+        """At most `more` rounds further on the way to `rounds`: the solution so far and the stop code."""
+        begun = time.perf_counter()
+        results = jax.block_until_ready(
+            run_chunk(
+                self.data(), self.bound.method, state.device, self.control(more), capacity=capacity, mesh=self.mesh
+            )
         )
-        history = state.history.extend(
-            self._figures(state, jax.tree.map(lambda c: np.asarray(c)[: int(done)], rows), begun)
-        )
-        return RunState(device, history, state.seed), int(code), int(bad)
+        return self.finish(state, results, begun, rounds), int(results[3])
+
+    def finish(self, state: RunState, results: Any, begun: float, rounds: int) -> Solution:
+        """A `Solution` from the state before and what the program returned."""
+        device, rows, done, code, bad = results
+        rows = jax.tree.map(lambda column: np.asarray(column)[: int(done)], rows)
+        history = state.history.extend(self._figures(state, rows, begun))
+        return self.solution(RunState(device, history, state.seed), int(code), int(bad), rounds)
 
     def _figures(self, state: RunState, rows: Row, begun: float) -> dict[str, np.ndarray]:
         """The program's rows as history columns: counts made cumulative, bytes from messages."""
@@ -244,8 +261,9 @@ class Views:
 
     def duals(self) -> np.ndarray:
         with precision(self.bound.problem.dtype):
-            algorithm = self.bound.method.algorithm
-            return self.bound.layout.gather([jax.vmap(algorithm.dual)(client) for client in self.state.device.clients])
+            algorithm, device = self.bound.method.algorithm, self.state.device
+            parts = zip(device.clients, device.records, strict=True)
+            return self.bound.layout.gather([duals(algorithm, *part) for part in parts])
 
     def step_size(self) -> float:
         s = float(self.state.device.step_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from fedual.arrays import random_key, record, static
 from fedual.solution import History
 
-__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
 
 PER_CLIENT = ("clients", "carries", "records")
 """The fields of `Device` that hold one tree per bucket, leading axis its clients."""
@@ -48,6 +49,7 @@ class Device:
         step_size: s in force, NaN for a method without one.
         mean: sum of w_k theta_k, shape `(d,)`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -63,6 +65,7 @@ class Device:
     step_size: Any
     mean: Any
     key: Any
+    start: Any
 
 
 @record
@@ -78,6 +81,18 @@ class RunState:
     device: Device
     history: History = static()
     seed: int = static()
+
+
+def duals(algorithm: Any, clients: Any, records: Any) -> Any:
+    """lambda_k of a bucket's clients, shape `(K_b, d)`, each with the s that was in force when it last took part."""
+
+    def one(client: Any, record: Any) -> Any:
+        own = algorithm
+        if hasattr(algorithm, "step_size"):
+            own = dataclasses.replace(algorithm, step_size=record.step_size)
+        return own.dual(client)
+
+    return jax.vmap(one)(clients, records)
 
 
 def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
@@ -105,5 +120,6 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         step_size=s,
         mean=theta,
         key=random_key(seed),
+        start=theta,
     )
     return RunState(device, History(), seed)

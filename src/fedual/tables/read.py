@@ -141,8 +141,8 @@ def _check_sites(tables: Sequence[SiteTable], whole_files: bool) -> None:
         owner = owners.setdefault(Path(table.source).resolve(), table.site)
         if whole_files and owner != table.site:
             raise ValueError(
-                f"sites {owner!r} and {table.site!r} would both get all rows of {table.source}. Give each its own file, "
-                "or the column that names the site."
+                f"sites {owner!r} and {table.site!r} would both get all rows of {table.source}. Give each its own "
+                "file, or the column that names the site."
             )
 
 

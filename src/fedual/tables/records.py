@@ -10,7 +10,7 @@ __all__ = ["Record"]
 
 
 class Record(BaseModel):
-    """An immutable set of named values that refuses unknown keys, NaN and infinity, and converts to plain JSON types."""
+    """Immutable named values; refuses unknown keys, NaN and infinity, and converts to plain JSON types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True)
 
