@@ -21,7 +21,7 @@ from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
 
-__all__ = ["iterate", "solve"]
+__all__ = ["Views", "device_count", "iterate", "solve"]
 
 
 def solve(
@@ -129,48 +129,68 @@ def iterate(
         if state is None:
             first = problem.loss.start(problem.feature_shape) if theta0 is None else theta0
             state = start_state(bound, problem.vector(first, "theta0"), seed)
-        run = _Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
+        run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):
-            state, code, bad = run.advance(state, min(chunk_rounds, rounds - state.history.rounds), chunk_rounds)
-        yield run.solution(state, code, bad, rounds)
+            more = min(chunk_rounds, rounds - state.history.rounds)
+            solution, code = run.advance(state, more, chunk_rounds, rounds)
+        state = solution.state
+        yield solution
         if code != RUNNING or state.history.rounds >= rounds:
             return
 
 
+def device_count(problem: Problem) -> int:
+    """Over how many devices a run shares out its clients: all there are, but not more than clients."""
+    return min(len(jax.local_devices()), len(problem.clients))
+
+
 def _mesh(problem: Problem) -> Mesh | None:
-    """All CPU devices, where there are several and enough clients for them."""
-    devices = jax.local_devices()
-    count = min(len(devices), len(problem.clients))
-    return Mesh(np.array(devices[:count]), ("clients",)) if count > 1 else None
+    count = device_count(problem)
+    return Mesh(np.array(jax.local_devices()[:count]), ("clients",)) if count > 1 else None
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """A bound method with its stop rules: advances states and judges them."""
+
     bound: Bound
     mesh: Mesh | None
     every: int
     tolerance: float | None
     relative: float | None
 
-    def advance(self, state: RunState, rounds: int, capacity: int) -> tuple[RunState, int, int]:
-        """At most `rounds` more rounds: the new state, the stop code, the first bad client."""
-        begun = time.perf_counter()
-        problem, bound = self.bound.problem, self.bound
-        data = Data(problem.loss, problem.regularizer, bound.layout.buckets, bound.words)
-        control = Control(
+    def data(self) -> Data:
+        """The problem as the compiled program sees it."""
+        problem = self.bound.problem
+        return Data(problem.loss, problem.regularizer, self.bound.layout.buckets, self.bound.words)
+
+    def control(self, rounds: int) -> Control:
+        """The stop rules for at most `rounds` more rounds."""
+        dtype = self.bound.problem.dtype
+        return Control(
             jnp.int32(rounds),
             jnp.int32(self.every),
-            jnp.asarray(-1 if self.tolerance is None else self.tolerance, problem.dtype),
-            jnp.asarray(-1 if self.relative is None else self.relative, problem.dtype),
+            jnp.asarray(-1 if self.tolerance is None else self.tolerance, dtype),
+            jnp.asarray(-1 if self.relative is None else self.relative, dtype),
         )
-        device, rows, done, code, bad = jax.block_until_ready(
-            run_chunk(data, bound.method, state.device, control, capacity=capacity, mesh=self.mesh)
+
+    def advance(self, state: RunState, more: int, capacity: int, rounds: int) -> tuple[Solution, int]:
+        """At most `more` rounds further on the way to `rounds`: the solution so far and the stop code."""
+        begun = time.perf_counter()
+        results = jax.block_until_ready(
+            run_chunk(
+                self.data(), self.bound.method, state.device, self.control(more), capacity=capacity, mesh=self.mesh
+            )
         )
-        history = state.history.extend(
-            self._figures(state, jax.tree.map(lambda c: np.asarray(c)[: int(done)], rows), begun)
-        )
-        return RunState(device, history, state.seed), int(code), int(bad)
+        return self.finish(state, results, begun, rounds), int(results[3])
+
+    def finish(self, state: RunState, results: Any, begun: float, rounds: int) -> Solution:
+        """A `Solution` from the state before and what the program returned."""
+        device, rows, done, code, bad = results
+        rows = jax.tree.map(lambda column: np.asarray(column)[: int(done)], rows)
+        history = state.history.extend(self._figures(state, rows, begun))
+        return self.solution(RunState(device, history, state.seed), int(code), int(bad), rounds)
 
     def _figures(self, state: RunState, rows: Row, begun: float) -> dict[str, np.ndarray]:
         """The program's rows as history columns: counts made cumulative, bytes from messages."""
@@ -223,11 +243,11 @@ class _Run:
         elif self.tolerance is not None or self.relative is not None:
             reason = f"{done} rounds were done without reaching the tolerance."
             remedy = "Allow more rounds; where p > 0 is constant, let it go to 0 (schedules.Decay)."
-        return Solution(self.bound.problem, state, status, reason, remedy, _Views(self.bound, state))
+        return Solution(self.bound.problem, state, status, reason, remedy, Views(self.bound, state))
 
 
 @dataclass(frozen=True)
-class _Views:
+class Views:
     """Reads a solution's vectors out of the run's state."""
 
     bound: Bound

@@ -12,7 +12,10 @@ import numpy as np
 from fedual.arrays import random_key, record, static
 from fedual.solution import History
 
-__all__ = ["ClientRecord", "Device", "RunState", "duals", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
+
+PER_CLIENT = ("clients", "carries", "records")
+"""The fields of `Device` that hold one tree per bucket, leading axis its clients."""
 
 
 class ClientRecord(NamedTuple):
@@ -46,6 +49,7 @@ class Device:
         step_size: s in force, NaN for a method without one.
         mean: sum of w_k theta_k, shape `(d,)`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -61,6 +65,7 @@ class Device:
     step_size: Any
     mean: Any
     key: Any
+    start: Any
 
 
 @record
@@ -115,5 +120,6 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         step_size=s,
         mean=theta,
         key=random_key(seed),
+        start=theta,
     )
     return RunState(device, History(), seed)
