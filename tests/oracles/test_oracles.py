@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import references as ref
 from scipy import optimize
 
 import fedual as fd
+import references as ref
 from fedual.arrays import name_words, random_key, record, static, wrap_key
 from fedual.engine.local_work import draw_indices
 from fedual.local import Local, Rows, Subproblem

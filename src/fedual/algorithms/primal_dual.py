@@ -102,6 +102,9 @@ class ADMM(PrimalDual):
 
     why_not_silent = "the iteration averages in every round; FedPD is the same method with skipped rounds."
 
+    def default_oracle(self) -> dict[str, Any]:
+        return {}
+
 
 @record
 class FedPD(PrimalDual):
