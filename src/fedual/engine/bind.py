@@ -121,7 +121,8 @@ def bind(
         )
     if problem.regularizer is not None and not algorithm.composite:
         raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
-    if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
+    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
