@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.protocols import Auto
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
@@ -36,6 +37,7 @@ __all__ = [
     "ADMM",
     "SCAFFOLD",
     "AFedPD",
+    "Auto",
     "Clients",
     "FedADMM",
     "FedAvg",
@@ -73,6 +75,7 @@ _HOMES = {
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.protocols": ("Auto",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
