@@ -13,12 +13,13 @@ PACKAGE = Path(fedual.__file__).parent
 
 # From the bottom. In the first two layers modules may import each other; above, siblings never do.
 LAYERS = (
-    {"arrays", "files"},
+    {"__version__", "arrays", "files"},
     {"clients", "formulas", "layout", "local", "problem", "protocols", "reference", "solution"},
     {
         "algorithms", "losses", "metrics", "oracles", "participation", "prox", "schedules", "theory", "tuning",
     },
-    {"checkpoint", "config", "data", "engine", "tables"},
+    {"data", "engine", "inference", "tables"},
+    {"checkpoint", "comparison", "config", "pictures", "runs"},
     {"bench", "flower", "report", "sklearn", "torch", "trackers"},
     {"cli"},
 )  # fmt: skip

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, prox, schedules, theory
+    from fedual import data, losses, metrics, oracles, participation, prox, schedules, theory
     from fedual.algorithms import (
         ADMM,
         SCAFFOLD,
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
         ProxSkip,
     )
     from fedual.clients import Clients
+    from fedual.comparison import Comparison, compare
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
     from fedual.protocols import Auto
+    from fedual.runs import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
@@ -39,6 +41,7 @@ __all__ = [
     "AFedPD",
     "Auto",
     "Clients",
+    "Comparison",
     "FedADMM",
     "FedAvg",
     "FedDR",
@@ -53,10 +56,13 @@ __all__ = [
     "ProxSkip",
     "Solution",
     "Sweep",
+    "compare",
     "data",
     "infer",
     "iterate",
+    "load",
     "losses",
+    "metrics",
     "oracles",
     "participation",
     "prox",
@@ -72,10 +78,12 @@ _HOMES = {
         "ProxSkip",
     ),
     "fedual.clients": ("Clients",),
+    "fedual.comparison": ("Comparison", "compare"),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
     "fedual.protocols": ("Auto",),
+    "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

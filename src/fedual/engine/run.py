@@ -126,11 +126,10 @@ def iterate(
             raise ValueError(f"{name} = {bound_!r} must be positive and finite, or None.")
     mesh = _mesh(problem)
     with precision(problem.dtype):
-        first = problem.vector(problem.loss.start(problem.feature_shape) if theta0 is None else theta0, "theta0")
-        devices = 1 if mesh is None else mesh.size
-        bound = bind(problem, algorithm, schedule, participation, clients_at_once, devices, first)
+        bound = bind(problem, algorithm, schedule, participation, clients_at_once, 1 if mesh is None else mesh.size)
         if state is None:
-            state = start_state(bound, first, seed)
+            first = problem.loss.start(problem.feature_shape) if theta0 is None else theta0
+            state = start_state(bound, problem.vector(first, "theta0"), seed)
         run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):

@@ -54,6 +54,7 @@ class Device:
         scales: the largest (sum w_k ||theta_k||^2)^(1/2) and (sum w_k ||lambda_k||^2)^(1/2) so far.
         watch: see `engine.watch`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -72,6 +73,7 @@ class Device:
     scales: Any
     watch: Any
     key: Any
+    start: Any
 
 
 @record
@@ -129,5 +131,6 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         scales=(jnp.zeros_like(s), jnp.zeros_like(s)),
         watch=watch.start(theta),
         key=random_key(seed),
+        start=theta,
     )
     return RunState(device, History(), seed)
