@@ -30,6 +30,9 @@ from fedual.protocols import Algorithm, Work
 __all__ = ["FedAvg", "FedOpt", "FedProx"]
 
 
+_PLAIN = optax.sgd(1.0)
+
+
 class Server(NamedTuple):
     """theta, shape `(d,)`, and the state of the server's optimizer, a pytree; `()` without one."""
 
@@ -164,7 +167,7 @@ class FedOpt(Averaging):
 
     Args:
         oracle: minimizes f_k from theta; by default gradient steps with automatic rate and number.
-        optimizer: any `optax.GradientTransformation` that needs no values; `optax.sgd(1.0)` by default.
+        optimizer: any `optax.GradientTransformation` that needs no values; None for `optax.sgd(1.0)`.
         averaging: "participants" or "unbiased".
 
     Raises:
@@ -182,8 +185,12 @@ class FedOpt(Averaging):
     """
 
     oracle: Any = None
-    optimizer: Any = static(default=optax.sgd(1.0))
+    optimizer: Any = static(default=None)
     averaging: str = static(default="participants")
+
+    def __post_init__(self) -> None:
+        if self.optimizer is None:
+            object.__setattr__(self, "optimizer", _PLAIN)
 
     def check(self) -> None:
         super().check()
