@@ -77,16 +77,18 @@ def _free_folder(path: Path) -> Path:
 
 def compare(experiment: Experiment, outcome: Outcome) -> tuple[float, float, dict[str, Evaluation]]:
     """How far FedPD's and FedAvg's objectives are above the pooled minimum, relative; four models on held-out rows."""
-    import fedual as fd
+    from fedual import oracles
+    from fedual.algorithms import FedAvg
+    from fedual.engine import solve
     from fedual.metrics import GLOBAL, LOCAL, evaluate
 
     problem, solution, test = experiment.problem, outcome.solution, experiment.test
     assert test is not None, "the demo holds rows out"
     names, loss = problem.clients.names, problem.loss
     communications = int(solution.history.last("communications"))
-    average = fd.solve(problem, fd.FedAvg(experiment.algorithm.oracle), rounds=communications)
+    average = solve(problem, FedAvg(experiment.algorithm.oracle), rounds=communications)
     # After one round of local solves from 0, and before anything is averaged, theta_k is the client's own minimizer.
-    alone = fd.solve(problem, fd.FedAvg(fd.oracles.Newton(1e-10)), rounds=1).thetas
+    alone = solve(problem, FedAvg(oracles.Newton(1e-10)), rounds=1).thetas
     minimum = problem.minimum()
     models = {
         "FedPD": (solution.theta, GLOBAL),
