@@ -156,10 +156,10 @@ def _checked(kind: str, factory: Callable[..., Any], table: dict[str, Any]) -> d
     model = _model(factory)
     try:
         # TOML's types are JSON's, and in JSON mode a strict tuple may be given as an array.
-        checked = model.model_validate_json(json.dumps(settings, default=str))
+        model.model_validate_json(json.dumps(settings, default=str))
     except ValidationError as error:
         raise ValueError(explain(error, f"[{kind}]", settings, model)) from None
-    return {key: getattr(checked, key) for key in settings}
+    return settings
 
 
 @cache
