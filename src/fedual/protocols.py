@@ -185,7 +185,7 @@ class Algorithm:
         return type(self).__name__
 
     def default_oracle(self) -> dict[str, Any]:
-        """Settings of `GradientDescent` for `oracle=None`."""
+        """Settings of `GradientDescent` for `oracle=None`; none at all for a solver to rounding error."""
         return {"steps": "auto", "learning_rate": "auto"}
 
     def schedule(self) -> Schedule | None:

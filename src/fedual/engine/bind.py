@@ -15,7 +15,7 @@ from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
 from fedual import theory
-from fedual.arrays import record, static
+from fedual.arrays import record, require_record, static
 from fedual.layout import Layout, block_size, map_clients
 from fedual.local import Local
 from fedual.problem import Problem
@@ -121,7 +121,8 @@ def bind(
         )
     if problem.regularizer is not None and not algorithm.composite:
         raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
-    if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
+    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
@@ -157,6 +158,7 @@ def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+        require_record(value, what)
 
 
 def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
@@ -204,6 +206,7 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     if isinstance(oracle, oracle_module.PerClient):
         distinct, groups = oracle.groups(problem.clients.names)
     for one in distinct:
+        require_record(one, "oracle")
         one.check(problem.loss)
         algorithm.check_oracle(one)
         if getattr(one, "batch_size", None) is not None and not problem.loss.separable:

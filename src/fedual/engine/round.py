@@ -97,7 +97,9 @@ def one_round(
         return v if data.regularizer is None else data.regularizer.prox(v, scale)
 
     p = method.schedule.p(state.schedule, number)
-    silent = jax.random.uniform(jax.random.fold_in(key, _COIN)) < p
+    silent = jnp.asarray(False)
+    if not method.schedule.never_skips:
+        silent = _uniform(jax.random.fold_in(key, _COIN)) < p
     active = state.active
     if not method.participation.everyone:
         uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
@@ -146,7 +148,8 @@ def one_round(
         gradient_evaluations=sums.evaluations,
     )
     reached = stationarity <= control.tolerance
-    reached |= communicated & (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
+    within = (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
+    reached |= communicated & (control.relative > 0) & within
     bad = _first_bad(data, records, theta, axis)
     nobody = data.words.shape[0] + 1
     code = jnp.where(bad < nobody, NOT_FINITE, jnp.where(reached, REACHED, RUNNING)).astype(jnp.int32)
@@ -159,7 +162,12 @@ def one_round(
 
 def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: jax.random.uniform(_client_key(key, w)))(words)
+    return jax.vmap(lambda w: _uniform(_client_key(key, w)))(words)
+
+
+def _uniform(key: jax.Array) -> jax.Array:
+    """In 32 bits whatever the problem's precision, so that both precisions draw the same."""
+    return jax.random.uniform(key, dtype=jnp.float32)
 
 
 def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
