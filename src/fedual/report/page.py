@@ -88,7 +88,7 @@ def page(runs: Source | Sequence[Source] | Mapping[str, Source], title: str | No
         runs=[_shown(run) for run in facts],
         across=_ACROSS,
         upwards=_UPWARDS,
-        data=json.dumps(data, ensure_ascii=False, allow_nan=False).replace("</", r"<\/"),
+        data=json.dumps(data, ensure_ascii=False, allow_nan=False).replace("<", r"\u003c"),
         library=_library(),
         style=_asset("page.css"),
         script=_asset("page.js"),
