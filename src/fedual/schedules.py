@@ -168,8 +168,8 @@ class Adaptive(Schedule):
     weighted means over the participants give c_t = ||grad f||^2 and G_t^2 = sum w_k ||grad f_k||^2 - c_t there: the
     mean square over clients, which sums reveal, where theory's G is a maximum. The estimates, and so p, change only at
     communications; until there are any, p = 0. The rule is evaluated in units where L = 1 with the theory's s, so that
-    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly. A stretch with a single participant tells nothing
-    of dissimilarity and leaves the estimates as they are.
+    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly. A stretch with a single
+    participant tells nothing of dissimilarity and leaves the estimates as they are.
 
     Args:
         epsilon: the accuracy aimed at, for ||grad f||^2, > 0.

@@ -17,7 +17,11 @@ MINIMAL = {"data": {"source": "flights"}, "loss": {"name": "logistic"}}
 @pytest.mark.parametrize(
     ("kind", "table", "message"),
     [
-        ("schedule", {"name": "Skip", "probability": 1.0}, r"\[schedule\] Skip: probability = 1.0 must lie in \[0, 1\)"),
+        (
+            "schedule",
+            {"name": "Skip", "probability": 1.0},
+            r"\[schedule\] Skip: probability = 1.0 must lie in \[0, 1\)",
+        ),
         ("schedule", {"name": "Skip", "probability": -0.1}, r"probability = -0.1 must lie in \[0, 1\)"),
         ("schedule", {"name": "Skip", "probability": "half"}, r"probability = 'half' must be a valid number"),
         ("schedule", {"name": "Skip"}, r"probability is required"),
