@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedual.arrays import record
@@ -264,7 +263,7 @@ class Algorithm:
 
     def dual(self, client: Any) -> Any:
         """lambda_k, shape `(d,)`; NaN for a method without duals."""
-        return jnp.full_like(client.model, jnp.nan)
+        return np.nan * client.model
 
     def rescale(self, client: Any, ratio: Any) -> Any:
         """The client's state after s was multiplied by `ratio` since the client last took part."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import optax
 
 from fedual.arrays import record, static
@@ -68,7 +67,7 @@ class Averaging(Algorithm):
         return client._replace(anchor=broadcast)
 
     def subproblem(self, client: Any) -> Subproblem:
-        return Subproblem(jnp.zeros_like(client.anchor), client.anchor, 0.0, client.anchor)
+        return Subproblem(0 * client.anchor, client.anchor, 0.0, client.anchor)
 
     def update(self, client: Any, x: Any, work: Work) -> tuple[Any, Any]:
         message = client.anchor + (x - client.anchor) / work.chance if self.needs_chances else x
@@ -151,7 +150,7 @@ class FedProx(Averaging):
             raise ValueError(f"mu = {self.mu!r} must be a finite number >= 0.")
 
     def subproblem(self, client: Any) -> Subproblem:
-        return Subproblem(jnp.zeros_like(client.anchor), client.anchor, self.mu, client.anchor)
+        return Subproblem(0 * client.anchor, client.anchor, self.mu, client.anchor)
 
 
 @record

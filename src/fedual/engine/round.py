@@ -20,10 +20,27 @@ from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
-__all__ = ["GROWS", "NOT_FINITE", "REACHED", "RUNNING", "STALLS", "Control", "Data", "Row", "one_round"]
+__all__ = [
+    "COIN",
+    "GROWS",
+    "MINIBATCH",
+    "NOT_FINITE",
+    "PARTICIPATION",
+    "REACHED",
+    "RUNNING",
+    "STALLS",
+    "Control",
+    "Data",
+    "Row",
+    "all_clients",
+    "client_key",
+    "client_uniforms",
+    "one_round",
+    "uniform_draw",
+]
 
 RUNNING, REACHED, NOT_FINITE, GROWS, STALLS = range(5)
-_COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
+COIN, PARTICIPATION, MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
 @record
@@ -103,13 +120,13 @@ def one_round(
     p = method.schedule.p(state.schedule, number)
     silent = jnp.asarray(False)
     if not method.schedule.never_skips:
-        silent = _uniform(jax.random.fold_in(key, _COIN)) < p
+        silent = uniform_draw(jax.random.fold_in(key, COIN)) < p
     active = state.active
     if not method.participation.everyone:
-        uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
+        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
         active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
 
-    step = partial(_clients, method, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    step = partial(all_clients, method, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
         for b, o, limit, chance, block, c, y, r in zip(
@@ -179,26 +196,26 @@ def one_round(
     return new, row, code, bad
 
 
-def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: _uniform(_client_key(key, w)))(words)
+    return jax.vmap(lambda w: uniform_draw(client_key(key, w)))(words)
 
 
-def _uniform(key: jax.Array) -> jax.Array:
+def uniform_draw(key: jax.Array) -> jax.Array:
     """In 32 bits whatever the problem's precision, so that both precisions draw the same."""
     return jax.random.uniform(key, dtype=jnp.float32)
 
 
-def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
 
 
-def _clients(
+def all_clients(
     method: Method, algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
-    """All of a bucket's participants through one round."""
+    """All of a bucket's participants through one round; of `state` only broadcast, fresh and step_size matter."""
 
     def begin(client: Any, record: Any) -> tuple[Any, Any]:
         ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
@@ -237,7 +254,7 @@ def _clients(
         before = (client.model, duals(algorithm, client, record)) if method.adapts else ()
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
-        keys = jax.vmap(partial(_client_key, key))(entry.words)
+        keys = jax.vmap(partial(client_key, key))(entry.words)
         limit = limits(o, subproblem, given)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
         observed: Any = ()
