@@ -9,8 +9,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, schedules, theory
-    from fedual.algorithms import ADMM, FedAvg, FedPD
+    from fedual import data, losses, oracles, participation, prox, schedules, theory
+    from fedual.algorithms import (
+        ADMM,
+        SCAFFOLD,
+        AFedPD,
+        FedADMM,
+        FedAvg,
+        FedDR,
+        FedDyn,
+        FedOpt,
+        FedPD,
+        FedProx,
+        FedSplit,
+        ProxSkip,
+    )
     from fedual.clients import Clients
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.problem import Problem
@@ -20,11 +33,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ADMM",
+    "SCAFFOLD",
+    "AFedPD",
     "Clients",
+    "FedADMM",
     "FedAvg",
+    "FedDR",
+    "FedDyn",
+    "FedOpt",
     "FedPD",
+    "FedProx",
+    "FedSplit",
     "History",
     "Problem",
+    "ProxSkip",
     "Solution",
     "Sweep",
     "data",
@@ -32,6 +54,7 @@ __all__ = [
     "losses",
     "oracles",
     "participation",
+    "prox",
     "schedules",
     "solve",
     "sweep",
@@ -39,12 +62,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "fedual.algorithms": ("ADMM", "FedAvg", "FedPD"),
+    "fedual.algorithms": (
+        "ADMM", "SCAFFOLD", "AFedPD", "FedADMM", "FedAvg", "FedDR", "FedDyn", "FedOpt", "FedPD", "FedProx", "FedSplit",
+        "ProxSkip",
+    ),
     "fedual.clients": ("Clients",),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.problem": ("Problem",),
     "fedual.solution": ("History", "Solution"),
-}
+}  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = frozenset(__all__) - frozenset(_HOME)
 

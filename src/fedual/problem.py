@@ -70,6 +70,10 @@ class Problem:
             shape = self._prepared(k)[0].shape[1:]
         self.feature_shape: tuple[int, ...] = shape
         self.dimension = loss.dimension(shape)
+        if regularizer is not None:
+            if not isinstance(regularizer, Regularizer):
+                raise TypeError(f"regularizer must be an object such as fedual.prox.l1(0.1), not {regularizer!r}.")
+            regularizer.check(self.dimension)
         self._layout: tuple[Any, Layout] | None = None
 
     def _prepared(self, k: int) -> tuple[np.ndarray, np.ndarray]:

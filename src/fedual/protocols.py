@@ -70,6 +70,9 @@ class Regularizer:
         """argmin over v of r(v) + ||v - theta||^2 / (2 scale), shape `(d,)`."""
         raise NotImplementedError
 
+    def check(self, dimension: int) -> None:
+        """Raise ValueError where this function does not suit `dimension` parameters."""
+
 
 class Work(NamedTuple):
     """What an algorithm may want to know of the local work that was done.
@@ -78,11 +81,14 @@ class Work(NamedTuple):
         steps: local steps of a first-order oracle, Q; a scalar.
         learning_rate: the rate of those steps, eta; NaN for an oracle without one.
         gradient: the client's full gradient as a function of x.
+        chance: the probability with which the participation rule picks this client for a stretch; NaN where it has
+            none.
     """
 
     steps: Any
     learning_rate: Any
     gradient: Any
+    chance: Any = np.nan
 
 
 class Oracle:
@@ -149,12 +155,17 @@ class Algorithm:
     `prox(v, scale)` is the proximal operator of the problem's regularizer, the identity where there is none.
 
     Class attributes: `silent` (whether `skip` is defined), `partial` (whether clients may be absent), `composite`
-    (whether a regularizer is allowed); the `why_not_...` texts explain a refusal.
+    (whether a regularizer is allowed), `answered` (whether participants are told what came of their messages, see
+    `answer`), `needs_chances` (whether `update` uses `work.chance`), `gradients` (full gradients that `update` itself
+    evaluates); the `why_not_...` texts explain a refusal.
     """
 
     silent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     composite: ClassVar[bool] = False
+    answered: ClassVar[bool] = False
+    needs_chances: bool = False
+    gradients: int = 0
     starts_at_model: ClassVar[bool] = True
     why_not_silent: ClassVar[str] = "its updates are defined for communicated rounds only; use FedPD or FedADMM."
     why_not_partial: ClassVar[str] = ""
@@ -177,6 +188,9 @@ class Algorithm:
 
     def check(self) -> None:
         """Raise ValueError where a field is out of range, naming it."""
+
+    def check_oracle(self, oracle: Oracle) -> None:
+        """Raise ValueError where the books need more of an oracle than this one offers."""
 
     def init(self, theta: Any) -> tuple[Any, Any]:
         """The server's and one client's first state, from theta^(0), shape `(d,)`."""
@@ -204,6 +218,10 @@ class Algorithm:
 
     def sent(self, client: Any, message: Any) -> Any:
         """The message was sent and accepted."""
+        return client
+
+    def answer(self, client: Any, broadcast: Any) -> Any:
+        """After the communication, where `answered` is set: the participant hears the new broadcast at once."""
         return client
 
     def aggregate(self, server: Any, total: Any, weight: Any, prox: Any) -> tuple[Any, Any]:
@@ -245,8 +263,17 @@ class Participation:
 
     everyone: ClassVar[bool] = False
 
-    def check(self, names: tuple[str, ...]) -> None:
-        """Raise ValueError where a field does not suit these clients."""
+    def bind(self, names: tuple[str, ...]) -> Participation:
+        """The rule for these clients, its fields as arrays in their order.
+
+        Raises:
+            ValueError: a field does not suit these clients.
+        """
+        return self
+
+    def chances(self, count: int) -> Any:
+        """Every client's probability of being picked for a stretch, shape `(K,)`; NaN where there is none."""
+        return np.full(count, np.nan)
 
     def draw(self, uniform: Any, stretch: Any) -> Any:
         """Flags of shape `(K,)`, from one uniform number per client and the number of the stretch (0, 1, ...)."""

@@ -17,7 +17,7 @@ from fedual.arrays import record
 from fedual.local import Subproblem
 from fedual.protocols import Algorithm, Work
 
-__all__ = ["ADMM", "FedPD"]
+__all__ = ["ADMM", "FedPD", "PrimalDual"]
 
 
 class Server(NamedTuple):
@@ -35,7 +35,7 @@ class Client(NamedTuple):
 
 
 class PrimalDual(Algorithm):
-    """What the methods with one dual variable per client share."""
+    """What the methods with a penalty parameter s and a dual variable per client share."""
 
     composite = True
     partial = False
@@ -101,6 +101,9 @@ class ADMM(PrimalDual):
     step_size: Any = "auto"
 
     why_not_silent = "the iteration averages in every round; FedPD is the same method with skipped rounds."
+
+    def default_oracle(self) -> dict[str, Any]:
+        return {}
 
 
 @record

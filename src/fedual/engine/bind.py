@@ -45,6 +45,7 @@ class Method:
         algorithm: with numbers for its settings.
         oracles: per bucket, stacked along the clients.
         limits: per bucket, local steps per client where they differ, else None.
+        chances: per bucket, every client's probability of taking part in a stretch, NaN where the rule has none.
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
     """
@@ -52,6 +53,7 @@ class Method:
     algorithm: Algorithm
     oracles: tuple[Oracle, ...]
     limits: tuple[Any, ...]
+    chances: tuple[Any, ...]
     schedule: Schedule
     participation: Participation
     blocks: tuple[int, ...] = static()
@@ -101,9 +103,15 @@ def bind(
     algorithm.check()
     schedule = _schedule(algorithm, schedule)
     participation = participation_module.Full() if participation is None else participation
-    participation.check(problem.clients.names)
+    participation = participation.bind(problem.clients.names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
+    if algorithm.needs_chances and not (chances > 0).all():
+        raise ValueError(
+            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
+            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
+        )
     if problem.regularizer is not None and not algorithm.composite:
         raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
     if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
@@ -112,6 +120,8 @@ def bind(
     smoothness = _Smoothness(problem)
     if getattr(algorithm, "step_size", None) == "auto":
         algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
+    if getattr(algorithm, "learning_rate", None) == "auto":
+        algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
     layout = problem.layout(groups=groups, devices=devices)
     settled = [_settle(oracle, problem, smoothness, algorithm) for oracle in chosen]
@@ -127,7 +137,9 @@ def bind(
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    return Bound(problem, layout, Method(bare, tuple(oracles), tuple(limits), schedule, participation, blocks))
+    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
+    return Bound(problem, layout, method)
 
 
 def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
@@ -181,8 +193,13 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
         )
     if not isinstance(oracle, Oracle):
         raise TypeError(f"oracle must be an object such as fedual.oracles.GradientDescent(8, 0.1), not {oracle!r}.")
-    oracle.check(problem.loss)
-    return [oracle], None
+    distinct, groups = [oracle], None
+    if isinstance(oracle, oracle_module.PerClient):
+        distinct, groups = oracle.groups(problem.clients.names)
+    for one in distinct:
+        one.check(problem.loss)
+        algorithm.check_oracle(one)
+    return distinct, groups
 
 
 def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:

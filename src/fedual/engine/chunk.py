@@ -38,7 +38,12 @@ def run_chunk(
     return jax.shard_map(
         partial(many_rounds, capacity=capacity, axis=axis),
         mesh=mesh,
-        in_specs=(_like(data, same, buckets=split), _like(method, same, oracles=split, limits=split), states, same),
+        in_specs=(
+            _like(data, same, buckets=split),
+            _like(method, same, oracles=split, limits=split, chances=split),
+            states,
+            same,
+        ),
         out_specs=(states, same, same, same, same),
         check_vma=False,
     )(data, method, state, control)

@@ -13,7 +13,7 @@ from jax import lax
 from fedual.arrays import record, squared_norm, where, wrap_key
 from fedual.engine.bind import Method
 from fedual.engine.local_work import work
-from fedual.engine.state import Device
+from fedual.engine.state import Device, duals
 from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
@@ -105,10 +105,10 @@ def one_round(
 
     step = partial(_clients, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
     buckets = [
-        step(data.loss, b, o, limit, block, c, y, r, None if method.participation.everyone else active)
-        for b, o, limit, block, c, y, r in zip(
-            data.buckets, method.oracles, method.limits, method.blocks, state.clients, state.carries, state.records,
-            strict=True,
+        step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
+        for b, o, limit, chance, block, c, y, r in zip(
+            data.buckets, method.oracles, method.limits, method.chances, method.blocks, state.clients, state.carries,
+            state.records, strict=True,
         )
     ]  # fmt: skip
     clients, carries, records = (tuple(part[i] for part in buckets) for i in range(3))
@@ -120,6 +120,11 @@ def one_round(
         algorithm.aggregate(state.server, sums.message, sums.weight, prox),
         (state.server, state.broadcast),
     )
+    if algorithm.answered:
+        hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
+        clients = tuple(
+            where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
+        )
     primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
@@ -130,7 +135,8 @@ def one_round(
     row = Row(
         communicated=communicated,
         uplinks=jnp.where(communicated, sums.participants, 0),
-        downlinks=jnp.where(state.fresh, sums.participants, 0),
+        downlinks=jnp.where(state.fresh, sums.participants, 0)
+        + jnp.where(communicated & algorithm.answered, sums.participants, 0),
         objective=objective,
         stationarity=stationarity,
         primal_residual=primal,
@@ -162,7 +168,8 @@ def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
 
 def _clients(
     algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
-    bucket: Any, oracle: Any, limit: Any, block: int, clients: Any, carries: Any, records: Any, active: Any,
+    bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
+    clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
     """All of a bucket's participants through one round."""
 
@@ -173,10 +180,12 @@ def _clients(
         return client, algorithm.subproblem(client)
 
     def end(
-        entry: Any, local: Any, o: Any, client: Any, subproblem: Any, record: Any, x: Any, steps: Any, spent: Any
-    ) -> Any:
+        entry: Any, local: Any, o: Any, chance: Any, client: Any, subproblem: Any, record: Any, x: Any, steps: Any,
+        spent: Any,
+    ) -> Any:  # fmt: skip
         rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
-        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient))
+        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient, chance))
+        spent += algorithm.gradients * entry.count
         gap = squared_norm(x - client.anchor)
         done = algorithm.sent(new, message)
         if algorithm.silent:
@@ -192,16 +201,16 @@ def _clients(
         return done, record, sums
 
     def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, limits), (client, carry, record) = fixed, changing
+        (entry, o, limits, odds), (client, carry, record) = fixed, changing
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
         keys = jax.vmap(partial(_client_key, key))(entry.words)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limits, keys)
         steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limits is None else limits
-        client, record, sums = jax.vmap(end)(entry, local, o, client, subproblem, record, x, steps, spent)
+        client, record, sums = jax.vmap(end)(entry, local, o, odds, client, subproblem, record, x, steps, spent)
         return (client, kept if o.carries else (), record), sums
 
-    fixed, changing = (bucket, oracle, limit), (clients, carries, records)
+    fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
     one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
     shapes = jax.eval_shape(advance, *one)[1]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
@@ -214,8 +223,7 @@ def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records:
     """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
 
     def moments(bucket: Any, client: Any, record: Any) -> Any:
-        dual = jax.vmap(algorithm.dual)(client)
-        w = bucket.weight
+        dual, w = duals(algorithm, client, record), bucket.weight
         squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
         return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
 

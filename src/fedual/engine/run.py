@@ -16,7 +16,7 @@ from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import NOT_FINITE, REACHED, RUNNING, Control, Data, Row
-from fedual.engine.state import RunState, start_state
+from fedual.engine.state import RunState, duals, start_state
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -258,8 +258,9 @@ class _Views:
 
     def duals(self) -> np.ndarray:
         with precision(self.bound.problem.dtype):
-            algorithm = self.bound.method.algorithm
-            return self.bound.layout.gather([jax.vmap(algorithm.dual)(client) for client in self.state.device.clients])
+            algorithm, device = self.bound.method.algorithm, self.state.device
+            parts = zip(device.clients, device.records, strict=True)
+            return self.bound.layout.gather([duals(algorithm, *part) for part in parts])
 
     def step_size(self) -> float:
         s = float(self.state.device.step_size)

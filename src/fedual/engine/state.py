@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from fedual.arrays import random_key, record, static
 from fedual.solution import History
 
-__all__ = ["ClientRecord", "Device", "RunState"]
+__all__ = ["ClientRecord", "Device", "RunState", "duals", "start_state"]
 
 
 class ClientRecord(NamedTuple):
@@ -75,6 +76,18 @@ class RunState:
     device: Device
     history: History = static()
     seed: int = static()
+
+
+def duals(algorithm: Any, clients: Any, records: Any) -> Any:
+    """lambda_k of a bucket's clients, shape `(K_b, d)`, each with the s that was in force when it last took part."""
+
+    def one(client: Any, record: Any) -> Any:
+        own = algorithm
+        if hasattr(algorithm, "step_size"):
+            own = dataclasses.replace(algorithm, step_size=record.step_size)
+        return own.dual(client)
+
+    return jax.vmap(one)(clients, records)
 
 
 def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
