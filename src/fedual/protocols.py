@@ -25,6 +25,7 @@ class Loss:
     """
 
     quadratic: ClassVar[bool] = False
+    task: ClassVar[str | None] = None  # "binary", "multiclass" or "regression", where `predict` is implemented
 
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Check one client's data and bring them to the form that `value` works on.
@@ -53,6 +54,10 @@ class Loss:
     def hessian(self, theta: jax.Array, rows: Rows) -> jax.Array:
         """Shape `(d, d)`."""
         return jax.hessian(self.value)(theta, rows)
+
+    def predict(self, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The mean of the target given raw features `(n, ...)`: shape `(n,)`, or class probabilities `(n, classes)`."""
+        raise NotImplementedError
 
     def smoothness(self, rows: Rows) -> jax.Array | None:
         """An upper bound on the Lipschitz constant of the gradient over these rows; None where none is known."""

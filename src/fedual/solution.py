@@ -119,6 +119,11 @@ class Solution:
         """One row per round; see `History`."""
         return self.state.history
 
+    @property
+    def bound(self) -> Any:
+        """The problem and method as the engine bound them, which says how `state` is laid out; for checkpoints."""
+        return self._views.bound
+
     @cached_property
     def theta(self) -> np.ndarray:
         """The server's model, shape `(d,)`."""

@@ -61,10 +61,17 @@ class Method:
 
 @dataclass(frozen=True)
 class Bound:
-    """A problem and a method that fit each other."""
+    """A problem and a method that fit each other.
+
+    Attributes:
+        problem, algorithm: as given; `method` has numbers for every "auto".
+        layout: how the clients lie in memory, on `devices` devices.
+    """
 
     problem: Problem
+    algorithm: Algorithm
     layout: Layout
+    devices: int
     method: Method
 
     def start_carries(self, theta: Any) -> tuple[Any, ...]:
@@ -117,7 +124,7 @@ def bind(
     if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
-    smoothness = _Smoothness(problem)
+    given, smoothness = algorithm, _Smoothness(problem)
     if getattr(algorithm, "step_size", None) == "auto":
         algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
     if getattr(algorithm, "learning_rate", None) == "auto":
@@ -139,7 +146,7 @@ def bind(
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
     chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
     method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
-    return Bound(problem, layout, method)
+    return Bound(problem, given, layout, devices, method)
 
 
 def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:

@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec as P
 from fedual.arrays import where
 from fedual.engine.bind import Method
 from fedual.engine.round import NOT_FINITE, RUNNING, Control, Data, Row, one_round
-from fedual.engine.state import Device
+from fedual.engine.state import PER_CLIENT, Device
 
 __all__ = ["many_rounds", "run_chunk"]
 
@@ -34,7 +34,7 @@ def run_chunk(
         return many_rounds(data, method, state, control, capacity, None)
     axis = mesh.axis_names[0]
     split, same = P(axis), P()
-    states = _like(state, same, clients=split, carries=split, records=split)
+    states = _like(state, same, **dict.fromkeys(PER_CLIENT, split))
     return jax.shard_map(
         partial(many_rounds, capacity=capacity, axis=axis),
         mesh=mesh,

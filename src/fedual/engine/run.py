@@ -21,7 +21,7 @@ from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
 
-__all__ = ["iterate", "solve"]
+__all__ = ["Views", "device_count", "iterate", "solve"]
 
 
 def solve(
@@ -140,11 +140,14 @@ def iterate(
             return
 
 
+def device_count(problem: Problem) -> int:
+    """Over how many devices a run shares out its clients: all there are, but not more than clients."""
+    return min(len(jax.local_devices()), len(problem.clients))
+
+
 def _mesh(problem: Problem) -> Mesh | None:
-    """All CPU devices, where there are several and enough clients for them."""
-    devices = jax.local_devices()
-    count = min(len(devices), len(problem.clients))
-    return Mesh(np.array(devices[:count]), ("clients",)) if count > 1 else None
+    count = device_count(problem)
+    return Mesh(np.array(jax.local_devices()[:count]), ("clients",)) if count > 1 else None
 
 
 @dataclass(frozen=True)
@@ -240,11 +243,11 @@ class Run:
         elif self.tolerance is not None or self.relative is not None:
             reason = f"{done} rounds were done without reaching the tolerance."
             remedy = "Allow more rounds; where p > 0 is constant, let it go to 0 (schedules.Decay)."
-        return Solution(self.bound.problem, state, status, reason, remedy, _Views(self.bound, state))
+        return Solution(self.bound.problem, state, status, reason, remedy, Views(self.bound, state))
 
 
 @dataclass(frozen=True)
-class _Views:
+class Views:
     """Reads a solution's vectors out of the run's state."""
 
     bound: Bound

@@ -12,7 +12,10 @@ import numpy as np
 from fedual.arrays import random_key, record, static
 from fedual.solution import History
 
-__all__ = ["ClientRecord", "Device", "RunState", "duals", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
+
+PER_CLIENT = ("clients", "carries", "records")
+"""The fields of `Device` that hold one tree per bucket, leading axis its clients."""
 
 
 class ClientRecord(NamedTuple):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_softmax, softmax
+from scipy import special
 
 from fedual.arrays import record, static
 from fedual.local import Rows
@@ -18,7 +19,7 @@ class LinearPredictor(Loss):
     """f_k(theta) = mean over rows of phi(z, y) + (l2/2) ||theta without intercept||^2, z = X theta.
 
     A subclass has the fields `l2` and `intercept` and implements `phi`, its first derivative `slope` and second
-    derivative `curvature` in z, and `bound`, the largest curvature (None where it has none).
+    derivative `curvature` in z, `response`, the mean of y given z, and `bound`, the largest curvature or None.
     With an intercept the prepared features end in a column of ones and theta in the unpenalized intercept.
     """
 
@@ -35,15 +36,24 @@ class LinearPredictor(Loss):
     def curvature(self, z: Any, y: Any) -> Any:
         raise NotImplementedError
 
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return z
+
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         if features.ndim != 2:
             raise ValueError(
                 f"client {name!r}: {type(self).__name__} needs a table of features, shape (n, d), not {features.shape}."
             )
+        return self._design(features), self.prepare_targets(targets, name)
+
+    def _design(self, features: np.ndarray) -> np.ndarray:
         features = features.astype(float, copy=False)
-        if self.intercept:
-            features = np.column_stack([features, np.ones(len(features))])
-        return features, self.prepare_targets(targets, name)
+        return np.column_stack([features, np.ones(len(features))]) if self.intercept else features
+
+    def predict(self, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+        x = self._design(np.asarray(features))
+        z = x @ np.reshape(theta, (x.shape[1], -1))
+        return self.response(z if z.shape[1] > 1 else z[:, 0])
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         if targets.ndim != 1:
@@ -104,6 +114,7 @@ class LeastSquares(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 1.0
+    task: ClassVar[str] = "regression"
     quadratic: ClassVar[bool] = True
 
     def phi(self, z: Any, y: Any) -> Any:
@@ -123,6 +134,7 @@ class Logistic(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 0.25
+    task: ClassVar[str] = "binary"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         targets = super().prepare_targets(targets, name)
@@ -143,6 +155,9 @@ class Logistic(LinearPredictor):
 
     def curvature(self, z: Any, y: Any) -> Any:
         return 1 / ((1 + jnp.exp(z)) * (1 + jnp.exp(-z)))
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.expit(z)
 
 
 @record
@@ -174,6 +189,7 @@ class Poisson(LinearPredictor):
 
     l2: Any = 0.0
     intercept: bool = static(default=False)
+    task: ClassVar[str] = "regression"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         targets = super().prepare_targets(targets, name)
@@ -190,6 +206,9 @@ class Poisson(LinearPredictor):
     def curvature(self, z: Any, y: Any) -> Any:
         return jnp.exp(z)
 
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return np.exp(z)
+
 
 @record
 class Softmax(LinearPredictor):
@@ -198,6 +217,7 @@ class Softmax(LinearPredictor):
     classes: int = static(default=2)
     l2: Any = 0.0
     intercept: bool = static(default=False)
+    task: ClassVar[str] = "multiclass"
     bound: ClassVar[float | None] = 0.5  # the largest eigenvalue of diag(p) - pp' over all p
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
@@ -211,6 +231,9 @@ class Softmax(LinearPredictor):
 
     def dimension(self, feature_shape: tuple[int, ...]) -> int:
         return feature_shape[0] * self.classes
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.softmax(z, axis=1)
 
     def mask(self, theta: Any) -> Any:
         ones = jnp.ones_like(theta)
