@@ -21,7 +21,7 @@ from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
 
-__all__ = ["Bound", "InverseSmoothness", "Method", "bind"]
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "rules"]
 
 _AUTO_STEPS = 10
 
@@ -106,21 +106,9 @@ def bind(
         ValueError: something does not fit; the message names it and the remedy.
         TypeError: an argument is of the wrong kind.
     """
-    _check_kinds(algorithm, schedule, participation)
-    algorithm.check()
-    schedule = _schedule(algorithm, schedule)
-    participation = participation_module.Full() if participation is None else participation
-    participation = participation.bind(problem.clients.names)
-    if not participation.everyone and not algorithm.partial:
-        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
-    chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
-    if algorithm.needs_chances and not (chances > 0).all():
-        raise ValueError(
-            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
-            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
-        )
-    if problem.regularizer is not None and not algorithm.composite:
-        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    names, composite = problem.clients.names, problem.regularizer is not None
+    schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
+    chances = chances.astype(problem.dtype)
     if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
@@ -147,6 +135,37 @@ def bind(
     chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
     method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
     return Bound(problem, given, layout, devices, method)
+
+
+def rules(
+    algorithm: Algorithm,
+    schedule: Schedule | None,
+    participation: Participation | None,
+    names: tuple[str, ...],
+    composite: bool,
+) -> tuple[Schedule, Participation, np.ndarray]:
+    """What can be checked without data: the schedule and the participation in force, and every client's chance.
+
+    Raises:
+        ValueError: they do not fit the algorithm.
+        TypeError: an argument is of the wrong kind.
+    """
+    _check_kinds(algorithm, schedule, participation)
+    algorithm.check()
+    schedule = _schedule(algorithm, schedule)
+    participation = participation_module.Full() if participation is None else participation
+    participation = participation.bind(names)
+    if not participation.everyone and not algorithm.partial:
+        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
+    if algorithm.needs_chances and not (chances > 0).all():
+        raise ValueError(
+            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
+            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
+        )
+    if composite and not algorithm.composite:
+        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    return schedule, participation, chances
 
 
 def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:

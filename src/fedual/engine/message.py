@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -78,18 +78,18 @@ def check_arrays(expected: Mapping[str, Any], arrays: Arrays, who: str) -> None:
 
 @dataclass(frozen=True)
 class Message:
-    """Fields that are arrays by name are marked as such; all others are JSON."""
+    """Fields of type `Arrays` are arrays by name; all others are JSON."""
 
     def parts(self) -> tuple[str, dict[str, np.ndarray]]:
         """The JSON part, and all arrays under `field/name`."""
-        facts: dict[str, Any] = {}
-        arrays: dict[str, np.ndarray] = {}
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if item.metadata.get("arrays"):
-                arrays |= {f"{item.name}/{name}": array for name, array in value.items()}
-            else:
-                facts[item.name] = value
+        kinds = _kinds(type(self))
+        facts = {name: getattr(self, name) for name, kind in kinds.items() if kind is not Mapping}
+        arrays = {
+            f"{group}/{name}": array
+            for group, kind in kinds.items()
+            if kind is Mapping
+            for name, array in getattr(self, group).items()
+        }
         return json.dumps(facts, sort_keys=True), arrays
 
     @classmethod
@@ -97,21 +97,20 @@ class Message:
         """The inverse of `parts`.
 
         Raises:
-            Refused: a field is missing, unknown or of another type; texts are checked before they are used.
+            Refused: a field is missing, unknown, of another type, or a number that is not finite.
         """
-        wanted = {item.name: item for item in dataclasses.fields(cls) if not item.metadata.get("arrays")}
-        named = [item.name for item in dataclasses.fields(cls) if item.metadata.get("arrays")]
+        kinds = _kinds(cls)
+        plain = {name: kind for name, kind in kinds.items() if kind is not Mapping}
+        groups: dict[str, dict[str, np.ndarray]] = {name: {} for name, kind in kinds.items() if kind is Mapping}
         try:
-            values = json.loads(facts)
-        except (ValueError, TypeError):
-            values = None
-        if not isinstance(values, dict) or set(values) != set(wanted):
+            values = json.loads(facts, parse_constant=_not_a_number)
+        except (ValueError, TypeError) as error:
+            raise Refused("format", f"a message that is not readable: {error}") from None
+        if not isinstance(values, dict) or set(values) != set(plain):
             raise Refused("format", f"a message without the fields of {cls.__name__}: {str(facts)[:200]!r}.")
-        for name, item in wanted.items():
-            kind = item.metadata["kind"]
+        for name, kind in plain.items():
             if not isinstance(values[name], kind) or (isinstance(values[name], bool) and kind is not bool):
-                raise Refused("format", f"{cls.__name__}.{name} = {values[name]!r} is not a {kind}.")
-        groups: dict[str, dict[str, np.ndarray]] = {name: {} for name in named}
+                raise Refused("format", f"{cls.__name__}.{name} = {values[name]!r} must be of type {kind.__name__}.")
         for path, array in arrays.items():
             group, _, name = path.partition("/")
             if group not in groups:
@@ -134,12 +133,14 @@ class Message:
         return sum(array.nbytes for array in self.parts()[1].values())
 
 
-def _arrays() -> Any:
-    return field(default_factory=dict, metadata={"arrays": True})
+def _kinds(cls: type[Message]) -> dict[str, type]:
+    """The type of every field, without its parameters; `Mapping` for arrays."""
+    hints = get_type_hints(cls)
+    return {item.name: get_origin(hints[item.name]) or hints[item.name] for item in dataclasses.fields(cls)}
 
 
-def _fact(kind: Any, **kwargs: Any) -> Any:
-    return field(metadata={"kind": kind}, **kwargs)
+def _not_a_number(text: str) -> float:
+    raise ValueError(f"{text} is not a finite number")
 
 
 @dataclass(frozen=True)
@@ -156,30 +157,32 @@ class Order(Message):
         key: the run's random key, two words.
         settings: numbers of the algorithm in force during the stretch, s (`step_size`) among them.
         started: the same settings when the run started.
+        chance: the probability with which the site takes part in a stretch; 0 where there is none.
         evaluate: whether value and gradient of f_k at the server's model are wanted.
         duals: whether lambda_k is wanted.
         broadcast: what the server sent last.
         answer: what became of the site's last accepted message, for algorithms that tell; else empty.
-        theta: the server's model where it is wanted and not the broadcast itself.
-        start: theta^(0), while no reply of the site was accepted.
+        theta: the server's model where it is wanted; empty where it is the broadcast itself.
+        start: theta^(0), while no reply of the site was accepted; empty where it is the broadcast itself.
     """
 
-    run: str = _fact(str)
-    site: str = _fact(str)
-    number: int = _fact(int)
-    accepted: int = _fact(int)
-    first: int = _fact(int)
-    last: int = _fact(int)
-    rows: int = _fact(int)
-    key: list[int] = _fact(list)
-    settings: dict[str, float] = _fact(dict)
-    started: dict[str, float] = _fact(dict)
-    evaluate: bool = _fact(bool)
-    duals: bool = _fact(bool)
-    broadcast: Arrays = _arrays()
-    answer: Arrays = _arrays()
-    theta: Arrays = _arrays()
-    start: Arrays = _arrays()
+    run: str
+    site: str
+    number: int
+    accepted: int
+    first: int
+    last: int
+    rows: int
+    key: list[int]
+    settings: dict[str, float]
+    started: dict[str, float]
+    chance: float
+    evaluate: bool
+    duals: bool
+    broadcast: Arrays = field(default_factory=dict)
+    answer: Arrays = field(default_factory=dict)
+    theta: Arrays = field(default_factory=dict)
+    start: Arrays = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -197,17 +200,17 @@ class Reply(Message):
         gradient, dual: grad f_k at that model, and lambda_k; empty where not asked for.
     """
 
-    run: str = _fact(str)
-    site: str = _fact(str)
-    number: int = _fact(int)
-    first: int = _fact(int)
-    last: int = _fact(int)
-    rows: int = _fact(int)
-    evaluations: float = _fact(float)
-    gap: float = _fact(float)
-    model_square: float = _fact(float)
-    dual_square: float = _fact(float)
-    value: float = _fact(float)
-    message: Arrays = _arrays()
-    gradient: Arrays = _arrays()
-    dual: Arrays = _arrays()
+    run: str
+    site: str
+    number: int
+    first: int
+    last: int
+    rows: int
+    evaluations: float
+    gap: float
+    model_square: float
+    dual_square: float
+    value: float
+    message: Arrays = field(default_factory=dict)
+    gradient: Arrays = field(default_factory=dict)
+    dual: Arrays = field(default_factory=dict)

@@ -18,10 +18,23 @@ from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
-__all__ = ["NOT_FINITE", "REACHED", "RUNNING", "Control", "Data", "Row", "one_round"]
+__all__ = [
+    "COIN",
+    "MINIBATCH",
+    "NOT_FINITE",
+    "PARTICIPATION",
+    "REACHED",
+    "RUNNING",
+    "Control",
+    "Data",
+    "Row",
+    "all_clients",
+    "client_uniforms",
+    "one_round",
+]
 
 RUNNING, REACHED, NOT_FINITE = 0, 1, 2
-_COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
+COIN, PARTICIPATION, MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
 @record
@@ -97,13 +110,13 @@ def one_round(
         return v if data.regularizer is None else data.regularizer.prox(v, scale)
 
     p = method.schedule.p(state.schedule, number)
-    silent = jax.random.uniform(jax.random.fold_in(key, _COIN)) < p
+    silent = jax.random.uniform(jax.random.fold_in(key, COIN)) < p
     active = state.active
     if not method.participation.everyone:
-        uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
+        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
         active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
 
-    step = partial(_clients, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    step = partial(all_clients, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
         for b, o, limit, chance, block, c, y, r in zip(
@@ -157,7 +170,7 @@ def one_round(
     return new, row, code, bad
 
 
-def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
     return jax.vmap(lambda w: jax.random.uniform(_client_key(key, w)))(words)
 
@@ -166,12 +179,12 @@ def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
 
 
-def _clients(
+def all_clients(
     algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
-    """All of a bucket's participants through one round."""
+    """All of a bucket's participants through one round; of `state` only broadcast, fresh and step_size matter."""
 
     def begin(client: Any, record: Any) -> tuple[Any, Any]:
         ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
