@@ -231,10 +231,13 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
 def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:
     """Numbers for "auto", one static number of steps, and the steps per client where they differ."""
     changes: dict[str, Any] = {}
-    if getattr(oracle, "learning_rate", None) == "auto":
+    for name in ("learning_rate", "gamma", "tolerance"):
+        if isinstance(value := getattr(oracle, name, None), list | tuple):
+            changes[name] = np.asarray(value)  # one per client: one leaf, not K
+    if _automatic(oracle, "learning_rate"):
         factor = 0.25 if isinstance(oracle, oracle_module.SVRG) else 1.0
         changes["learning_rate"] = InverseSmoothness(smoothness.values, factor)
-    if getattr(oracle, "gamma", None) == "auto":
+    if _automatic(oracle, "gamma"):
         changes["gamma"] = 1 / smoothness.values
     refresh = getattr(oracle, "refresh", 1)
     if not algorithm.starts_at_model and isinstance(refresh, int) and refresh > 1:
@@ -250,6 +253,11 @@ def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm
     for name in ("learning_rate", "gamma", "batch_size", "refresh", "tolerance"):
         _check_positive(name, getattr(oracle, name, None))
     return dataclasses.replace(oracle, **changes) if changes else oracle, limits
+
+
+def _automatic(part: Any, name: str) -> bool:
+    value = getattr(part, name, None)
+    return isinstance(value, str) and value == "auto"
 
 
 def _steps(oracle: Any, problem: Problem) -> np.ndarray:
