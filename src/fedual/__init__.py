@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, prox, schedules, theory
+    from fedual import data, losses, metrics, oracles, participation, prox, schedules, theory
     from fedual.algorithms import (
         ADMM,
         SCAFFOLD,
@@ -25,8 +25,11 @@ if TYPE_CHECKING:
         ProxSkip,
     )
     from fedual.clients import Clients
+    from fedual.comparison import Comparison, compare
     from fedual.engine import Sweep, iterate, solve, sweep
+    from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.runs import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
@@ -36,6 +39,7 @@ __all__ = [
     "SCAFFOLD",
     "AFedPD",
     "Clients",
+    "Comparison",
     "FedADMM",
     "FedAvg",
     "FedDR",
@@ -45,13 +49,18 @@ __all__ = [
     "FedProx",
     "FedSplit",
     "History",
+    "Inference",
     "Problem",
     "ProxSkip",
     "Solution",
     "Sweep",
+    "compare",
     "data",
+    "infer",
     "iterate",
+    "load",
     "losses",
+    "metrics",
     "oracles",
     "participation",
     "prox",
@@ -67,8 +76,11 @@ _HOMES = {
         "ProxSkip",
     ),
     "fedual.clients": ("Clients",),
+    "fedual.comparison": ("Comparison", "compare"),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
+    "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -27,8 +27,11 @@ def replacing(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.part")
+    temporary.touch()
+    mode = temporary.stat().st_mode  # the user's default, which some writers do not keep to
     try:
         yield temporary
+        temporary.chmod(mode)
         with open(temporary, "rb+") as handle:
             os.fsync(handle.fileno())
         os.replace(temporary, path)

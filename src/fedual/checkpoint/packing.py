@@ -48,7 +48,9 @@ def unpack(layout: Layout, template: Device, read: Callable[[str], np.ndarray]) 
             array = read(name) if rows is None else read(name)[rows]
             expected = np.shape(like), np.asarray(like).dtype
             if (array.shape, array.dtype) != expected:
-                raise ValueError(f"the saved {name} is {array.shape} {array.dtype}; expected {expected[0]} {expected[1]}.")
+                raise ValueError(
+                    f"the saved {name} is {array.shape} {array.dtype}; expected {expected[0]} {expected[1]}."
+                )
             return jnp.asarray(array)
 
         return jax.tree_util.tree_map_with_path(leaf, tree)

@@ -65,9 +65,7 @@ def build(config: Config) -> Experiment:
     problem = Problem(loss, train, config.problem.weights, regularizer, config.problem.dtype)
     kinds = ("loss", "regularizer", "algorithm", "oracle", "schedule", "participation")
     parts = {kind: complete_part(kind, table) for kind in kinds if (table := getattr(config, kind)) is not None}
-    return Experiment(
-        config.model_copy(update=parts), problem, algorithm, schedule, participation, test, transform
-    )
+    return Experiment(config.model_copy(update=parts), problem, algorithm, schedule, participation, test, transform)
 
 
 def load_data(section: DataSection, seed: int) -> tuple[Clients, Clients | None, Any]:

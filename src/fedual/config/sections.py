@@ -169,7 +169,7 @@ class Config(_Section):
             if not isinstance(value, dict):
                 raise ValueError(f"{key} = {value!r} must be a section, [{key}].")
             if key in _PARTS and not isinstance(value.get("name"), str):
-                raise ValueError(f"[{key}] needs name = \"...\", a text.")
+                raise ValueError(f'[{key}] needs name = "...", a text.')
         for key in ("data", "loss"):
             if key not in table:
                 raise ValueError(f"the section [{key}] is missing.")

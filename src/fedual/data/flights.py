@@ -50,7 +50,9 @@ SCALES = {
 
 
 def read_embedded(folder: Path = EMBEDDED.parent) -> pl.DataFrame:
-    """The table inside the package, or another build of it: 33,654 flights to 90 airports, sorted by airport and scheduled time.
+    """The table inside the package, or another build of it: 33,654 flights to 90 airports.
+
+    Sorted by airport and scheduled time.
 
     Example:
         >>> read_embedded().columns  # doctest: +NORMALIZE_WHITESPACE

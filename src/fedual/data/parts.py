@@ -123,8 +123,8 @@ def label_codes(labels: Any, rows: int | None = None) -> tuple[np.ndarray, np.nd
         whole = labels.ndim == 1 and labels.dtype.kind == "f" and np.isfinite(labels).all()
         if not (whole and (labels == np.rint(labels)).all()):
             raise ValueError(
-                f"labels have shape {labels.shape} and dtype {labels.dtype}; expected one whole number or text per row. "
-                "Sort a continuous target into bins first."
+                f"labels have shape {labels.shape} and dtype {labels.dtype}; expected one whole number or text per "
+                "row. Sort a continuous target into bins first."
             )
     if rows is not None and len(labels) != rows:
         raise ValueError(f"the partition is of {rows} rows, but there are {len(labels)} labels.")

@@ -74,7 +74,7 @@ def from_frame(frame: Any, target: str, site: str, features: Sequence[str] | Non
         target: the column to predict.
         site: the column that says whose row it is; text or whole numbers, never missing.
         features: the columns to predict from; all others by default. A column may hold one number per row or one
-            array of the same shape per row (an embedding, an image); the latter only alone or, flattened, beside others.
+            array of the same shape per row (an embedding, an image); arrays beside other columns are flattened.
 
     Raises:
         KeyError: a column does not exist.
@@ -228,13 +228,13 @@ def _numbers(frame: Any, name: str, rows: Mapping[str, np.ndarray]) -> np.ndarra
     if missing.any():
         site, row = next((site, r[missing[r]][0]) for site, r in rows.items() if missing[r].any())
         raise ValueError(
-            f"column {name!r} has {int(missing.sum())} missing values, the first at site {site!r}, row {int(row)}; fill "
-            "them in or remove those rows."
+            f"column {name!r} has {int(missing.sum())} missing values, the first at site {site!r}, row {int(row)}; "
+            "fill them in or remove those rows."
         )
     if array.dtype.kind not in "biuf":
         raise ValueError(
-            f"column {name!r} holds values like {next(iter(column))!r}, not numbers. Code text and categories as numbers "
-            "first, the same way at every site."
+            f"column {name!r} holds values like {next(iter(column))!r}, not numbers. Code text and categories as "
+            "numbers first, the same way at every site."
         )
     return array
 

@@ -93,9 +93,9 @@ def quadratics(
 ) -> Synthetic:
     """Strongly convex quadratics f_k(x) = (x - c_k)'H_k(x - c_k)/2 of chosen conditioning, as least squares.
 
-    Every H_k has eigenvalues spaced evenly in logarithm from 1/`condition` to 1 in a random basis of its own; the centers
-    c_k are `spread` times standard normal. Client k's d rows are `sqrt(d) H_k^(1/2)` with targets `sqrt(d) H_k^(1/2) c_k`,
-    so that f_k is the loss `least_squares()`, mean of (a'x - y)^2/2.
+    Every H_k has eigenvalues spaced evenly in logarithm from 1/`condition` to 1 in a random basis of its own; the
+    centers c_k are `spread` times standard normal. Client k's d rows are `sqrt(d) H_k^(1/2)` with targets
+    `sqrt(d) H_k^(1/2) c_k`, so that f_k is the loss `least_squares()`, mean of (a'x - y)^2/2.
 
     Args:
         clients: number of clients, K.
@@ -142,8 +142,8 @@ def least_squares(
     """Linear regression from identical to opposed clients, for the loss `least_squares()`, mean of (a'x - y)^2/2.
 
     All clients share the features A and the noise e; even ones have the targets A w + e, odd ones
-    (1 - 2 dial) A w + e: the same at dial 0, opposed but for the noise at dial 1. A has independent, random directions and
-    A'A/n has eigenvalues spaced evenly in logarithm from 1/`condition` to 1.
+    (1 - 2 dial) A w + e: the same at dial 0, opposed but for the noise at dial 1. A has independent, random directions
+    and A'A/n has eigenvalues spaced evenly in logarithm from 1/`condition` to 1.
 
     Args:
         dial: from 0, identical, to 1, opposed.

@@ -113,9 +113,9 @@ def bind(
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
-    if getattr(algorithm, "step_size", None) == "auto":
+    if _is_auto(algorithm, "step_size"):
         algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
-    if getattr(algorithm, "learning_rate", None) == "auto":
+    if _is_auto(algorithm, "learning_rate"):
         algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
     layout = problem.layout(groups=groups, devices=devices)
@@ -225,19 +225,21 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     for one in distinct:
         one.check(problem.loss)
         algorithm.check_oracle(one)
+        if getattr(one, "batch_size", None) is not None and not problem.loss.separable:
+            raise ValueError(
+                f"{type(problem.loss).__name__} is no mean over rows, so minibatches do not estimate its gradient: use "
+                "GradientDescent, Newton or LBFGS."
+            )
     return distinct, groups
 
 
 def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:
     """Numbers for "auto", one static number of steps, and the steps per client where they differ."""
     changes: dict[str, Any] = {}
-    for name in ("learning_rate", "gamma", "tolerance"):
-        if isinstance(value := getattr(oracle, name, None), list | tuple):
-            changes[name] = np.asarray(value)  # one per client: one leaf, not K
-    if _automatic(oracle, "learning_rate"):
+    if _is_auto(oracle, "learning_rate"):
         factor = 0.25 if isinstance(oracle, oracle_module.SVRG) else 1.0
         changes["learning_rate"] = InverseSmoothness(smoothness.values, factor)
-    if _automatic(oracle, "gamma"):
+    if _is_auto(oracle, "gamma"):
         changes["gamma"] = 1 / smoothness.values
     refresh = getattr(oracle, "refresh", 1)
     if not algorithm.starts_at_model and isinstance(refresh, int) and refresh > 1:
@@ -250,13 +252,18 @@ def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm
         steps = _steps(oracle, problem)
         changes["steps"] = int(steps.max())
         limits = None if (steps == steps[0]).all() else steps
-    for name in ("learning_rate", "gamma", "batch_size", "refresh", "tolerance"):
-        _check_positive(name, getattr(oracle, name, None))
+    for name in ("learning_rate", "gamma", "tolerance", "batch_size", "refresh", "max_steps", "memory"):
+        value = getattr(oracle, name, None)
+        if name in changes or value is None or callable(value):
+            continue
+        _check_positive(name, value, whole=name not in ("learning_rate", "gamma", "tolerance"))
+        if isinstance(value, list | tuple):
+            changes[name] = np.asarray(value)
     return dataclasses.replace(oracle, **changes) if changes else oracle, limits
 
 
-def _automatic(part: Any, name: str) -> bool:
-    value = getattr(part, name, None)
+def _is_auto(owner: Any, name: str) -> bool:
+    value = getattr(owner, name, None)
     return isinstance(value, str) and value == "auto"
 
 
@@ -268,19 +275,17 @@ def _steps(oracle: Any, problem: Problem) -> np.ndarray:
             raise ValueError(f"steps = {oracle.steps!r} and epochs = {epochs!r}: give one of the two.")
         _check_positive("epochs", epochs)
         return np.maximum(1, np.round(epochs * sizes / oracle.batch_size)).astype(int)
-    steps = _AUTO_STEPS if oracle.steps == "auto" else oracle.steps
+    steps = _AUTO_STEPS if _is_auto(oracle, "steps") else oracle.steps
     array = np.asarray(steps)
     if array.dtype.kind not in "iu" or array.shape not in ((), sizes.shape) or (array < 1).any():
         raise ValueError(f"steps = {steps!r} must be an integer >= 1, or one per client.")
     return np.broadcast_to(array, sizes.shape)
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if value is None or isinstance(value, str) or callable(value):
-        return
+def _check_positive(name: str, value: Any, whole: bool = False) -> None:
     array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"{name} = {value!r} must be positive and finite.")
+    if array.dtype.kind not in ("iu" if whole else "iuf") or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"{name} = {value!r} must be {'an integer >= 1' if whole else 'positive and finite'}.")
 
 
 def _per_client(problem: Problem, index: np.ndarray, leaf: Any) -> Any:

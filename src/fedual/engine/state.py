@@ -49,6 +49,7 @@ class Device:
         step_size: s in force, NaN for a method without one.
         mean: sum of w_k theta_k, shape `(d,)`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -64,6 +65,7 @@ class Device:
     step_size: Any
     mean: Any
     key: Any
+    start: Any
 
 
 @record
@@ -118,5 +120,6 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         step_size=s,
         mean=theta,
         key=random_key(seed),
+        start=theta,
     )
     return RunState(device, History(), seed)
