@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import fedual as fd
-
 from deployed import Federation
 
 

@@ -281,9 +281,7 @@ class Coordinator:
             algorithm = with_settings(self.algorithm, state.settings)
             server, broadcast = _aggregate(algorithm, self.regularizer, state.server, total, weight)
             if not np.isfinite(np.asarray(algorithm.theta(server))).all():
-                reason = (
-                    f"the model of round {stretch.last} is not finite; the state is that of round {state.round}."
-                )
+                reason = f"the model of round {stretch.last} is not finite; the state is that of round {state.round}."
                 return dataclasses.replace(state, status="diverged", reason=reason)
             means = None
             if stretch.first == stretch.last and len(ordered) == len(self.names) and self._tells(algorithm):

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import jax
 import numpy as np
 
-__all__ = ["Arrays", "Order", "Refused", "Reply", "check_arrays", "pack", "unpack"]
+__all__ = ["Arrays", "Order", "Refused", "Reply", "check_arrays", "digest", "pack", "unpack"]
 
 Arrays = Mapping[str, np.ndarray]
 T = TypeVar("T", bound="Message")
@@ -76,6 +76,16 @@ def check_arrays(expected: Mapping[str, Any], arrays: Arrays, who: str) -> None:
             raise Refused("number", f"{who}: array {name!r} holds {array[position]} at {position}.")
 
 
+def digest(arrays: Arrays, facts: str = "") -> str:
+    """A text that equal arrays and facts share, and no others."""
+    total = hashlib.blake2b(facts.encode(), digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        total.update(f"{name} {array.dtype} {array.shape}".encode())
+        total.update(array.tobytes())
+    return total.hexdigest()
+
+
 @dataclass(frozen=True)
 class Message:
     """Fields of type `Arrays` are arrays by name; all others are JSON."""
@@ -121,12 +131,7 @@ class Message:
     def digest(self) -> str:
         """A text that two messages share only if they are equal."""
         facts, arrays = self.parts()
-        total = hashlib.blake2b(facts.encode(), digest_size=16)
-        for name in sorted(arrays):
-            array = arrays[name]
-            total.update(f"{name} {array.dtype} {array.shape}".encode())
-            total.update(np.ascontiguousarray(array).tobytes())
-        return total.hexdigest()
+        return digest(arrays, facts)
 
     def nbytes(self) -> int:
         """What the arrays take."""

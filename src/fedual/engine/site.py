@@ -15,9 +15,9 @@ from jax import lax
 
 from fedual.arrays import precision, wrap_key
 from fedual.engine.bind import Bound, bind
-from fedual.engine.message import Arrays, Order, Refused, Reply, pack, unpack
+from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
 from fedual.engine.round import MINIBATCH, all_clients
-from fedual.engine.settings import own_part, shared_settings, with_settings
+from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
 from fedual.local import Local
 from fedual.problem import Problem
@@ -44,6 +44,7 @@ class SiteState:
         base, done: its `Point` at the start of that stretch and at its end.
         order: digest of the order, so that the same order again is answered by the same reply.
         data: digest of the site's data.
+        started: the method's shared settings when the run started.
         reply: what it answered.
     """
 
@@ -52,9 +53,13 @@ class SiteState:
     accepted: int
     order: str
     data: str
+    started: dict[str, float]
     base: Point
     done: Point
     reply: Reply
+
+
+_PLAIN = ("run", "number", "accepted", "order", "data", "started")
 
 
 class _Now(NamedTuple):
@@ -97,8 +102,7 @@ class Site:
     def data(self) -> str:
         """Digest of the data."""
         clients = self.problem.clients
-        arrays = {"features": clients.features[0], "targets": clients.targets[0]}
-        return Reply("", self.name, 0, 0, 0, self.rows, 0.0, 0.0, 0.0, 0.0, 0.0, arrays).digest()
+        return digest({"features": clients.features[0], "targets": clients.targets[0]}, self.name)
 
     def smoothness(self) -> float | None:
         """L_k, where the loss knows it."""
@@ -131,7 +135,8 @@ class Site:
             else:
                 done, message, spent = self._stretch(bound, base, broadcast, order)
             reply = self._reply(bound, order, done, message, spent)
-        return SiteState(order.run, order.number, accepted, order.digest(), self.data, base, done, reply), reply
+        new = SiteState(order.run, order.number, accepted, order.digest(), self.data, order.started, base, done, reply)
+        return new, reply
 
     def _check(self, state: SiteState | None, order: Order) -> None:
         me = f"site {self.name!r}"
@@ -181,7 +186,7 @@ class Site:
         return self._bound[1]
 
     def _start(self, bound: Bound, theta: Any) -> Point:
-        device = start_state(bound, np.asarray(theta), 0).device
+        device = start_state(bound, theta, 0).device
         return Point(device.clients[0], device.carries[0], device.records[0])
 
     def _read(self, bound: Bound, arrays: Arrays, what: str) -> Any:
@@ -229,8 +234,7 @@ class Site:
         facts, reply = state.reply.parts()
         arrays = pack(state.base, "base") | pack(state.done, "done")
         arrays |= {f"reply/{name}": array for name, array in reply.items()}
-        plain = {name: getattr(state, name) for name in ("run", "number", "accepted", "order", "data")}
-        return json.dumps(plain | {"reply": facts}), arrays
+        return json.dumps({name: getattr(state, name) for name in _PLAIN} | {"reply": facts}), arrays
 
     def load(self, facts: str, arrays: Arrays) -> SiteState:
         """The inverse of `save`.
@@ -240,15 +244,13 @@ class Site:
         """
         with precision(self.problem.dtype):
             values = json.loads(facts)
-            settings = dict.fromkeys(shared_settings(self.algorithm), 1.0)
-            template = jax.eval_shape(
-                partial(self._start, self._bind(settings)), np.zeros(self.problem.dimension, self.problem.dtype)
-            )
+            start = partial(self._start, self._bind(values["started"]))
+            template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
-            points = [jax.tree.map(jnp.asarray, unpack(template, arrays, name, who)) for name in ("base", "done")]
+            base, done = (jax.tree.map(jnp.asarray, unpack(template, arrays, name, who)) for name in ("base", "done"))
         reply = {name.removeprefix("reply/"): a for name, a in arrays.items() if name.startswith("reply/")}
-        return SiteState(*(values[n] for n in ("run", "number", "accepted", "order", "data")), *points,
-                         Reply.from_parts(values["reply"], reply))  # fmt: skip
+        plain = {name: values[name] for name in _PLAIN}
+        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))
 
 
 @jax.jit
