@@ -10,8 +10,9 @@ import numpy as np
 
 import fedual as fd
 from fedual.arrays import precision
-from fedual.engine.coordinator import Coordinator, ServerState
+from fedual.engine.coordinator import Coordinator
 from fedual.engine.message import Order, Reply
+from fedual.engine.server_state import ServerState
 from fedual.engine.site import Site, SiteState
 from fedual.engine.state import duals
 

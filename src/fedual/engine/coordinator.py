@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,56 +17,12 @@ from fedual.engine.bind import rules
 from fedual.engine.ledger import Figures, Ledger
 from fedual.engine.message import Order, Refused, Reply, check_arrays, pack
 from fedual.engine.round import COIN, PARTICIPATION, client_uniforms
+from fedual.engine.server_state import ServerState, Stretch
 from fedual.engine.settings import shared_settings, with_settings
 from fedual.problem import client_weights
 from fedual.protocols import Algorithm, Participation, Regularizer, Schedule, Work
 
-__all__ = ["Coordinator", "ServerState", "Stretch"]
-
-
-class Stretch(NamedTuple):
-    """Rounds up to and including the next communication.
-
-    Attributes:
-        number: 1, 2, ...
-        first, last: the rounds.
-        active: names of the participants.
-        p: the probability of skipping that was in force, per round.
-    """
-
-    number: int
-    first: int
-    last: int
-    active: tuple[str, ...]
-    p: tuple[float, ...]
-
-
-@dataclasses.dataclass(frozen=True)
-class ServerState:
-    """What the coordinator keeps between communications.
-
-    Attributes:
-        run: the run's id.
-        round, stretch: done so far.
-        settings: the algorithm's shared settings in force.
-        server, broadcast: the server's state and what it last sent.
-        accepted: every site's last accepted reply, by number.
-        answers: what became of it, where the algorithm tells.
-        ledger: what the messages told; the history is in it.
-        status, reason: "running" and "", or how the run ended.
-    """
-
-    run: str
-    round: int
-    stretch: int
-    settings: Mapping[str, float]
-    server: Any
-    broadcast: Any
-    accepted: Mapping[str, int]
-    answers: Mapping[str, Any]
-    ledger: Ledger
-    status: str = "running"
-    reason: str = ""
+__all__ = ["Coordinator"]
 
 
 class Coordinator:

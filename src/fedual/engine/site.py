@@ -95,6 +95,7 @@ class Site:
         self.problem = problem
         self.name = problem.clients.names[0]
         self.rows = int(problem.sizes[0])
+        self.given = algorithm
         self.algorithm = own_part(algorithm, self.name, (self.name,) if names is None else tuple(names))
         self._bound: tuple[Any, Bound] | None = None
 
