@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -84,7 +86,7 @@ def server_app(
         algorithm: as in a simulation; the same as the sites'.
         sites: their names, in a fixed order.
         folder: for the server's state and the results: `server.safetensors`, `history.csv`, `model.safetensors`,
-            `summary.json`.
+            `summary.json`, `run.log`.
         **settings: `schedule`, `participation`, `rounds`, `tolerance`, `relative_tolerance`, `seed`, `theta0` as for
             `fedual.solve`; `regularizer`, `weights` as for `fedual.Problem`;
             `quorum`: how many replies suffice to close a communication when the time is over (all by default);
@@ -106,11 +108,35 @@ def server_app(
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         folder = Path(str(context.run_config.get("folder", "") or plan.folder))
-        state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
+        with _told(folder / "run.log"):
+            state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
         if state.status == "diverged":
             raise RuntimeError(f"the run diverged: {state.reason}")
 
     return app
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What happens goes to a file and to standard output, which `flwr log` shows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(path, encoding="utf-8")]
+    level = _log.level
+    _log.setLevel(logging.INFO)
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        _log.addHandler(handler)
+    try:
+        yield
+    except Exception as error:
+        _log.error("the run stops: %s", error)
+        raise
+    finally:
+        _log.setLevel(level)
+        for handler in handlers:
+            _log.removeHandler(handler)
+            handler.flush()
+        handlers[1].close()
 
 
 def conduct(plan: Plan, grid: Grid, resume: bool = False) -> ServerState:
@@ -196,8 +222,8 @@ def _check_sizes(plan: Plan, coordinator: Coordinator) -> None:
         if size > plan.largest_message:
             raise Refused(
                 "shape",
-                f"an {what} of {plan.algorithm.name} with {coordinator.theta0.size} parameters takes {size} bytes, more "
-                f"than largest_message = {plan.largest_message}. A method that sends one vector (FedPD, FedAvg) or "
+                f"one {what} of {plan.algorithm.name} with {coordinator.theta0.size} parameters takes {size} bytes, "
+                f"more than largest_message = {plan.largest_message}. A method that sends one vector (FedPD, FedAvg) or "
                 "dtype = 'float32' needs less.",
             )
 
