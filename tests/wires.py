@@ -7,11 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-pytest.importorskip("flwr")
-
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 
 
 class Wires:
@@ -32,7 +29,9 @@ class Wires:
         named: bool = True,
     ) -> None:
         self.apps, self.configs, self.tamper, self.named = apps, configs, tamper, named
-        self.numbers = {number: name for number, name in enumerate(apps, 100)}
+        self.numbers = dict(enumerate(apps, 100))
+        # Flower's processes know what they work for; messages cannot be made without.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self.offline: set[str] = set()
         self.ids = itertools.count()
         self.inbox: dict[str, list[Any]] = {}

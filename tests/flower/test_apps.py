@@ -139,7 +139,7 @@ def test_a_straggler_does_not_hold_up_a_round_that_has_its_quorum(tmp_path):
 
 def test_without_its_quorum_a_run_stops_by_name_and_resumes(tmp_path):
     net = wires(tmp_path, tamper=failing({3}, []))
-    with pytest.raises(TimeoutError, match="2 of 3 sites replied, 3 are needed. site 'south' did not answer"):
+    with pytest.raises(TimeoutError, match=r"2 of 3 sites replied, 3 are needed. site 'south' did not answer"):
         conduct(plan(tmp_path, timeout=1.0), net)
     with pytest.raises(FileExistsError, match="holds a run: resume it"):
         conduct(plan(tmp_path), wires(tmp_path))

@@ -47,20 +47,20 @@ def pack(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     return {f"{prefix}{jax.tree_util.keystr(path)}": np.ascontiguousarray(leaf) for path, leaf in leaves}
 
 
-def unpack(template: Any, arrays: Arrays, prefix: str = "", who: str = "the state") -> Any:
+def unpack(template: Any, arrays: Arrays, prefix: str = "", who: str = "the state", finite: bool = True) -> Any:
     """The inverse of `pack`, into the structure of `template` (arrays, or their shapes and types).
 
     Raises:
-        Refused: names, a shape or a type differ, or a number is not finite.
+        Refused: names, a shape or a type differ, or a number is not finite where `finite` asks for it.
     """
     names = {f"{prefix}{jax.tree_util.keystr(p)}": leaf for p, leaf in jax.tree_util.tree_leaves_with_path(template)}
     chosen = {name: array for name, array in arrays.items() if name.startswith(prefix)}
-    check_arrays(names, chosen, who)
+    check_arrays(names, chosen, who, finite)
     return jax.tree.unflatten(jax.tree.structure(template), [chosen[name] for name in names])
 
 
-def check_arrays(expected: Mapping[str, Any], arrays: Arrays, who: str) -> None:
-    """Refuse arrays whose names, shapes or types are not those of `expected`, or that are not finite."""
+def check_arrays(expected: Mapping[str, Any], arrays: Arrays, who: str, finite: bool = True) -> None:
+    """Refuse arrays whose names, shapes or types are not those of `expected`, or that are not finite (if asked)."""
     if set(expected) != set(arrays):
         missing, more = sorted(set(expected) - set(arrays)), sorted(set(arrays) - set(expected))
         raise Refused("shape", f"{who}: arrays missing: {missing or 'none'}; not expected: {more or 'none'}.")
@@ -71,7 +71,7 @@ def check_arrays(expected: Mapping[str, Any], arrays: Arrays, who: str) -> None:
                 "shape",
                 f"{who}: array {name!r} is {array.dtype} {array.shape}; expected {like.dtype} {np.shape(like)}.",
             )
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
             position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
             raise Refused("number", f"{who}: array {name!r} holds {array[position]} at {position}.")
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedual.arrays import precision
 from fedual.engine.ledger import Ledger
 from fedual.engine.message import Arrays, Refused, pack, unpack
 from fedual.solution import COLUMNS, History
@@ -93,7 +94,8 @@ def load_state(start: ServerState, facts: str, arrays: Arrays) -> ServerState:
         raise Refused("site", f"the saved run has the sites {values['names']}; this one {list(start.ledger.names)}.")
 
     def tree(template: Any, prefix: str) -> Any:
-        return jax.tree.map(jnp.asarray, unpack(template, arrays, prefix, "the saved run"))
+        with precision(start.ledger.model.dtype):
+            return jax.tree.map(jnp.asarray, unpack(template, arrays, prefix, "the saved run", finite=False))
 
     ledger = Ledger(
         history=History({name: arrays[f"history/{name}"] for name in COLUMNS}),

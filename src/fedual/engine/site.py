@@ -248,7 +248,10 @@ class Site:
             start = partial(self._start, self._bind(values["started"]))
             template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
-            base, done = (jax.tree.map(jnp.asarray, unpack(template, arrays, name, who)) for name in ("base", "done"))
+            base, done = (
+                jax.tree.map(jnp.asarray, unpack(template, arrays, name, who, finite=False))
+                for name in ("base", "done")
+            )
         reply = {name.removeprefix("reply/"): a for name, a in arrays.items() if name.startswith("reply/")}
         plain = {name: values[name] for name in _PLAIN}
         return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))

@@ -131,7 +131,8 @@ def _flat(hello: Hello) -> dict[str, Any]:
 
 
 def _table(rows: list[tuple[str, dict[str, Any]]], most: int = 20) -> str:
-    names = list(dict.fromkeys(name for _, values in rows for name in values))
+    found = dict.fromkeys(name for _, values in rows for name in values)
+    names = sorted(found, key=lambda name: name != "coordinator")  # the coordinator's column first, if it has one
     lines = [["", *names]]
     lines += [[key, *(str(values.get(name, "")) for name in names)] for key, values in rows[:most]]
     widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]

@@ -136,7 +136,7 @@ class Link:
             name = owner.get(identity)
             if name is None:
                 continue
-            sent[name].ids.remove(identity)
+            sent[name].ids = [known for known in sent[name].ids if known != identity]
             found.append((name, _answer(reply)))
         return found
 

@@ -223,8 +223,8 @@ def _check_sizes(plan: Plan, coordinator: Coordinator) -> None:
             raise Refused(
                 "shape",
                 f"one {what} of {plan.algorithm.name} with {coordinator.theta0.size} parameters takes {size} bytes, "
-                f"more than largest_message = {plan.largest_message}. A method that sends one vector (FedPD, FedAvg) or "
-                "dtype = 'float32' needs less.",
+                f"more than largest_message = {plan.largest_message}. Methods that send one vector, such as FedPD, "
+                "and dtype = 'float32' need less.",
             )
 
 
