@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.protocols import Auto
     from fedual.runs import load
     from fedual.solution import History, Solution
 
@@ -38,6 +39,7 @@ __all__ = [
     "ADMM",
     "SCAFFOLD",
     "AFedPD",
+    "Auto",
     "Clients",
     "Comparison",
     "FedADMM",
@@ -80,6 +82,7 @@ _HOMES = {
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.protocols": ("Auto",),
     "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip

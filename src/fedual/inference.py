@@ -14,10 +14,13 @@ from scipy import stats
 
 from fedual.losses.counts import NegativeBinomial
 from fedual.losses.linear import LeastSquares
+from fedual.losses.survival import Cox
 from fedual.problem import Problem
 
 if TYPE_CHECKING:
     import polars
+
+    from fedual.tables import Transform
 
 __all__ = ["Inference", "infer"]
 
@@ -79,7 +82,9 @@ class Inference:
         return polars.DataFrame(columns | {"low": low, "high": high})
 
 
-def infer(problem: Problem, theta: Any, errors: Literal["model", "site"] = "model") -> Inference:
+def infer(
+    problem: Problem, theta: Any, errors: Literal["model", "site"] = "model", transform: Transform | None = None
+) -> Inference:
     """Standard errors of an unpenalized model at its solution.
 
     One extra exchange: every client sends n_k times its Hessian at theta and, for "site", n_k times its gradient. The
@@ -91,6 +96,8 @@ def infer(problem: Problem, theta: Any, errors: Literal["model", "site"] = "mode
         theta: its solution, shape `(d,)`.
         errors: "model" for the inverse information; "site" for the sandwich clustered by client, with the usual factor
             K/(K-1) (n-1)/(n-d) for few clusters.
+        transform: of the tables that the clients were made of: the result is then per unit of their own columns, not
+            of the standardized ones: coefficients and covariance through the linear map between the two.
 
     Returns:
         An `Inference`. Least squares has the residual variance RSS/(n - d) and the t distribution with n - d degrees
@@ -99,7 +106,8 @@ def infer(problem: Problem, theta: Any, errors: Literal["model", "site"] = "mode
 
     Raises:
         ValueError: a penalty, other weights, theta is no solution, the information matrix is singular (redundant
-            parameters: use multinomial for softmax), or fewer than two clients for "site".
+            parameters: use multinomial for softmax), fewer than two clients for "site", or a transform that is not
+            that of these clients or that has centered a model without intercept.
 
     Reference:
         White, "Maximum likelihood estimation of misspecified models", Econometrica 50, 1982; Liang and Zeger,
@@ -139,14 +147,12 @@ def infer(problem: Problem, theta: Any, errors: Literal["model", "site"] = "mode
     freedom = (count - 1 if errors == "site" else n - d) if linear else np.inf
     if isinstance(problem.loss, NegativeBinomial):
         theta, covariance = _dispersion(theta, covariance)
-    return Inference(
-        parameter_names(problem),
-        theta,
-        covariance,
-        float(freedom),
-        errors,
-        count * sent * np.dtype(problem.dtype).itemsize,
-    )
+    sent_bytes = count * sent * np.dtype(problem.dtype).itemsize
+    if transform is None:
+        return Inference(parameter_names(problem), theta, covariance, float(freedom), errors, sent_bytes)
+    linear_map = _to_original_scale(problem, transform)
+    names, covariance = parameter_names(problem, transform.classes), linear_map @ covariance @ linear_map.T
+    return Inference(names, linear_map @ theta, covariance, float(freedom), errors, sent_bytes)
 
 
 def _check(problem: Problem, theta: np.ndarray, errors: str) -> None:
@@ -176,8 +182,32 @@ def _dispersion(theta: np.ndarray, covariance: np.ndarray) -> tuple[np.ndarray, 
     return np.append(theta[:-1], alpha), covariance * np.outer(scale, scale)
 
 
-def parameter_names(problem: Problem) -> tuple[str, ...]:
-    """Names of the d parameters: columns, intercept, classes and dispersion as the loss has them."""
+def _to_original_scale(problem: Problem, transform: Transform) -> np.ndarray:
+    """The matrix from the parameters of the standardized design to those of the original columns, shape `(d, d)`."""
+    loss, columns = problem.loss, problem.clients.columns or ()
+    features = columns[:-1] if getattr(loss, "offset", False) else columns
+    column = features[-1:] == ("intercept",)
+    if features != (*transform.columns, *(("intercept",) if column else ())):
+        raise ValueError(f"the clients' columns {columns} are not those of the transform, {transform.columns}.")
+    center, scale = transform.scaling()
+    size, constant = len(scale), column or getattr(loss, "intercept", False)
+    block = np.diag(np.append(1 / scale, 1.0)) if constant else np.diag(1 / scale)
+    if constant:
+        block[-1, :size] = -center / scale
+    elif center.any() and not isinstance(loss, Cox):
+        raise ValueError(
+            "the transform centered the columns and the model has no intercept, so it is not a model of the original "
+            "columns: add an intercept, or set standardize = false in the schema."
+        )
+    tail = int(isinstance(loss, NegativeBinomial))
+    outputs = (problem.dimension - tail) // len(block)
+    full = np.eye(problem.dimension)
+    full[: problem.dimension - tail, : problem.dimension - tail] = np.kron(block, np.eye(outputs))
+    return full
+
+
+def parameter_names(problem: Problem, classes: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Names of the d parameters: columns, intercept, classes (by their labels, if given) and dispersion."""
     loss = problem.loss
     columns = problem.clients.columns
     names = [*columns] if columns is not None else [f"x{j}" for j in range(problem.clients.features[0].shape[1])]
@@ -188,7 +218,8 @@ def parameter_names(problem: Problem) -> tuple[str, ...]:
     per_name = (problem.dimension - isinstance(loss, NegativeBinomial)) // len(names)
     if per_name > 1 or hasattr(loss, "classes"):
         first = loss.classes - per_name  # type: ignore[attr-defined]
-        names = [f"{name}, class {c}" for name in names for c in range(first, first + per_name)]
+        labels = classes or tuple(range(loss.classes))  # type: ignore[attr-defined]
+        names = [f"{name}, class {label}" for name in names for label in labels[first:]]
     if isinstance(loss, NegativeBinomial):
         names.append("dispersion")
     return tuple(names)

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedual.arrays import precision
+from fedual.arrays import precision, require_record
 from fedual.clients import Clients
 from fedual.layout import Layout, map_clients
 from fedual.local import Local
@@ -60,6 +60,7 @@ class Problem:
             raise ValueError(f"dtype = {dtype!r} must be 'float64' or 'float32'; sums in less lose the answer.")
         if not isinstance(clients, Clients):
             raise TypeError(f"clients must be made by fedual.data.from_arrays or its relatives, not {type(clients)}.")
+        require_record(loss, "loss")
         self.loss = loss
         self.clients = clients
         self.regularizer = regularizer
@@ -73,6 +74,7 @@ class Problem:
         if regularizer is not None:
             if not isinstance(regularizer, Regularizer):
                 raise TypeError(f"regularizer must be an object such as fedual.prox.l1(0.1), not {regularizer!r}.")
+            require_record(regularizer, "regularizer")
             regularizer.check(self.dimension)
         self._layout: tuple[Any, Layout] | None = None
 

@@ -77,9 +77,8 @@ def group(groups: Sequence[int], strength: float) -> Regularizer:
 
     Example:
         >>> import fedual as fd
-        >>> shrunk = fd.prox.group([0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.5, 7.0], 2.5**0.5)
-        >>> [round(float(v), 3) for v in shrunk]
-        [1.658, 2.211, 0.0, 7.0]
+        >>> fd.prox.group([0, 0, 0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.0, 0.0, 1.0, 7.0], 1.25).tolist()
+        [1.5, 2.0, 0.0, 0.0, 0.0, 7.0]
     """
     labels = np.asarray(groups)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels < -1).any():
@@ -103,9 +102,9 @@ def box(low: float, high: float, intercept: bool | int = False) -> Regularizer:
         >>> fd.prox.box(0.0, float("inf")).prox([3.0, -0.5], 1.0).tolist()
         [3.0, 0.0]
     """
-    bounds = np.asarray(low, float), np.asarray(high, float)
-    if not np.all(bounds[0] <= bounds[1]):
+    if not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(f"low = {low!r} must be at most high = {high!r}.")
+    bounds = (float(b) if np.ndim(b) == 0 else np.asarray(b, float) for b in (low, high))
     return Box(*bounds, _count(intercept))
 
 

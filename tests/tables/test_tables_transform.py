@@ -123,7 +123,7 @@ GOOD = {"x": ["1", "2", "3"], "full": ["1", "2", "4"], "c": ["a", "b", "a"], "y"
         ({"c": [[1], [2], [3]]}, r"column 'c': type List\(Int64\) is not a category"),
         ({"full": ["1", "", "NA"]}, r"column 'full', row 2: the value is missing \(2 such rows\)"),
         ({"c": ["a", "b", None]}, r"column 'c', row 3: the value is missing"),
-        ({"y": ["no", "yes", "maybe"]}, r"column 'y', row 3: 'maybe' is not one of the class labels \['no', 'yes'\]"),
+        ({"y": ["no", "yes", "maybe"]}, r"column 'y', row 3: 'maybe' is not one of the labels \['no', 'yes'\]"),
     ],
 )
 def test_a_bad_cell_is_refused_with_file_column_and_row(change, message):
@@ -192,7 +192,7 @@ def test_prediction_handles_unseen_categories_and_an_all_missing_column(caplog):
     assert "N.csv (site 'N'), column 'c', row 2: 'zzz' is not one of the levels ['a', 'b'] (1 such rows)" in caplog.text
     assert "counts as 'a'" in caplog.text
     assert "counts as 'other'" in caplog.text
-    with pytest.raises(ValueError, match=r"column 'y', row 1: '2' is not one of the class labels \['0', '1'\]"):
+    with pytest.raises(ValueError, match=r"column 'y', row 1: '2' is not one of the labels \['0', '1'\]"):
         transform.apply(table("N", x=[1.0], c=["a"], d=["u"], y=["2"]))
 
 

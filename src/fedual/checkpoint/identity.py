@@ -22,7 +22,7 @@ def data_digests(clients: Clients) -> np.ndarray:
     for name, x, y in zip(clients.names, clients.features, clients.targets, strict=True):
         digest = hashlib.blake2b(repr((name, x.shape, x.dtype.str, y.shape, y.dtype.str)).encode(), digest_size=16)
         for array in (x, y):
-            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         rows.append(np.frombuffer(digest.digest(), np.uint8))
     return np.stack(rows)
 

@@ -54,6 +54,3 @@ def main() -> None:
             raise
         print(f"fedual: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("fedual: interrupted", file=sys.stderr)
-        sys.exit(130)

@@ -68,9 +68,8 @@ class Kind:
 
     def choices(self) -> dict[str, Callable[..., Any]]:
         """Name -> class or function, all that a configuration can name."""
-        module = importlib.import_module(self.module)
-        public = {name: getattr(module, name) for name in getattr(module, "__all__", dir(module))}
-        return {name: value for name, value in public.items() if self._is_choice(value)}
+        names = vars(importlib.import_module(self.module))
+        return {name: names[name] for name in names["__all__"] if name in names and self._is_choice(names[name])}
 
     def _is_choice(self, value: Any) -> bool:
         if inspect.isclass(value) and self.base is not None:
@@ -163,7 +162,7 @@ def _checked(kind: str, factory: Callable[..., Any], table: dict[str, Any]) -> d
 def _model(factory: Callable[..., Any]) -> type[BaseModel]:
     """The parameters of a class or function as a Pydantic model."""
     try:
-        hints = typing.get_type_hints(factory)
+        hints = typing.get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
     except (NameError, TypeError):
         hints = {}
     fields: dict[str, Any] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -14,14 +15,14 @@ import numpy as np
 from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
-from fedual import theory
-from fedual.arrays import record, static
+from fedual import theory, tuning
+from fedual.arrays import record, require_record, static
 from fedual.layout import Layout, block_size, map_clients
 from fedual.local import Local
 from fedual.problem import Problem
-from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
+from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
 
-__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "rules"]
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "first_step_size", "rules"]
 
 _AUTO_STEPS = 10
 
@@ -48,6 +49,7 @@ class Method:
         chances: per bucket, every client's probability of taking part in a stretch, NaN where the rule has none.
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
+        adapts: whether s follows the run, see `fedual.tuning`.
     """
 
     algorithm: Algorithm
@@ -57,6 +59,7 @@ class Method:
     schedule: Schedule
     participation: Participation
     blocks: tuple[int, ...] = static()
+    adapts: bool = static()
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,16 @@ def bind(
     names, composite = problem.clients.names, problem.regularizer is not None
     schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
     chances = chances.astype(problem.dtype)
-    if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
+    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
-    if _is_auto(algorithm, "step_size"):
-        algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
+    step_size = getattr(algorithm, "step_size", None)
+    adapts = isinstance(step_size, Auto) or _is_auto(algorithm, "step_size")
+    if adapts:
+        first = first_step_size(step_size, lambda: float(problem.weights @ smoothness.values))
+        algorithm = dataclasses.replace(algorithm, step_size=first)
     if _is_auto(algorithm, "learning_rate"):
         algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
@@ -133,7 +140,7 @@ def bind(
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
     chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
-    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
+    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
 
 
@@ -176,6 +183,7 @@ def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+        require_record(value, what)
 
 
 def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
@@ -192,20 +200,21 @@ def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
 
 
 class _Smoothness:
-    """L_k of every client, computed when first needed."""
+    """L_k of every client, computed when first needed; where it is an estimate, at the loss's default start."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     @cached_property
     def values(self) -> np.ndarray:
-        bound = self.problem.smoothness()
-        if bound is None:
-            raise ValueError(
-                f"{type(self.problem.loss).__name__} has no known smoothness constant; give step_size and "
-                "learning_rate as numbers."
-            )
-        return np.maximum(bound, np.finfo(float).tiny ** 0.5)
+        return np.maximum(theory.local_smoothness(self.problem), np.finfo(float).tiny ** 0.5)
+
+
+def first_step_size(step_size: Any, smoothness: Callable[[], float]) -> float:
+    """The user's start, or a multiple of the theory's s for sum w_k L_k, which `smoothness` gives."""
+    if isinstance(step_size, Auto):
+        return step_size.start
+    return tuning.START * theory.step_size(smoothness())
 
 
 def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:
@@ -223,6 +232,7 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     if isinstance(oracle, oracle_module.PerClient):
         distinct, groups = oracle.groups(problem.clients.names)
     for one in distinct:
+        require_record(one, "oracle")
         one.check(problem.loss)
         algorithm.check_oracle(one)
         if getattr(one, "batch_size", None) is not None and not problem.loss.separable:
@@ -248,7 +258,8 @@ def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm
             "carried from the last local iterate is wrong. Use refresh=1, or a primal-dual method."
         )
     limits = None
-    if isinstance(oracle, FirstOrder):
+    follows_s = hasattr(algorithm, "step_size") and _is_auto(oracle, "steps")
+    if isinstance(oracle, FirstOrder) and not (follows_s and oracle.contracts):
         steps = _steps(oracle, problem)
         changes["steps"] = int(steps.max())
         limits = None if (steps == steps[0]).all() else steps

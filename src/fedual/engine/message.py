@@ -163,6 +163,8 @@ class Order(Message):
         settings: numbers of the algorithm in force during the stretch, s (`step_size`) among them.
         started: the same settings when the run started.
         chance: the probability with which the site takes part in a stretch; 0 where there is none.
+        adapts, observes: whether the reply is to say how the site moved, for the rule for s, and grad f_k at the model
+            received, for the schedule.
         evaluate: whether value and gradient of f_k at the server's model are wanted.
         duals: whether lambda_k is wanted.
         broadcast: what the server sent last.
@@ -182,6 +184,8 @@ class Order(Message):
     settings: dict[str, float]
     started: dict[str, float]
     chance: float
+    adapts: bool
+    observes: bool
     evaluate: bool
     duals: bool
     broadcast: Arrays = field(default_factory=dict)
@@ -201,7 +205,9 @@ class Reply(Message):
         gap, model_square, dual_square: ||theta_k - anchor_k||^2, ||theta_k||^2 and ||lambda_k||^2 after it (0 for a
             method without duals).
         value: f_k at the server's model from before the stretch; 0 where not asked for.
+        moved: ||change of theta_k||^2 and ||change of lambda_k||^2 in the last round; empty where not asked for.
         message: what the algorithm sends.
+        observed: grad f_k and its square at the model received; empty where not asked for.
         gradient, dual: grad f_k at that model, and lambda_k; empty where not asked for.
     """
 
@@ -216,6 +222,8 @@ class Reply(Message):
     model_square: float
     dual_square: float
     value: float
+    moved: list[float]
     message: Arrays = field(default_factory=dict)
+    observed: Arrays = field(default_factory=dict)
     gradient: Arrays = field(default_factory=dict)
     dual: Arrays = field(default_factory=dict)

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedual import tuning
 from fedual.arrays import random_key, record, static
+from fedual.engine import watch
 from fedual.solution import History
 
-__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "start_state"]
 
 PER_CLIENT = ("clients", "carries", "records")
 """The fields of `Device` that hold one tree per bucket, leading axis its clients."""
@@ -47,7 +49,10 @@ class Device:
         clients, carries, records: states of clients, oracles, and the driver's records.
         schedule: the schedule's state.
         step_size: s in force, NaN for a method without one.
+        tuner: the memory of the rule for s, `()` where s is fixed.
         mean: sum of w_k theta_k, shape `(d,)`.
+        scales: the largest (sum w_k ||theta_k||^2)^(1/2) and (sum w_k ||lambda_k||^2)^(1/2) so far.
+        watch: see `engine.watch`.
         key: the run's random key, two words.
         start: theta^(0), shape `(d,)`.
     """
@@ -63,7 +68,10 @@ class Device:
     records: Any
     schedule: Any
     step_size: Any
+    tuner: Any
     mean: Any
+    scales: Any
+    watch: Any
     key: Any
     start: Any
 
@@ -118,8 +126,27 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         records=tuple(stack(bucket, record) for bucket in layout.buckets),
         schedule=bound.method.schedule.init(),
         step_size=s,
+        tuner=tuning.start(s) if bound.method.adapts else (),
         mean=theta,
+        scales=(jnp.zeros_like(s), jnp.zeros_like(s)),
+        watch=watch.start(theta),
         key=random_key(seed),
         start=theta,
     )
     return RunState(device, History(), seed)
+
+
+def check_state(bound: Any, state: Any) -> None:
+    """Raise ValueError where `state` is not one that a run of this problem and method has."""
+    theta = np.zeros(bound.problem.dimension, bound.problem.dtype)
+    expected = jax.eval_shape(lambda: start_state(bound, theta, 0).device)
+    if not isinstance(state, RunState) or _shapes(state.device) != _shapes(expected):
+        raise ValueError(
+            "state does not belong to this problem and method: its arrays differ in number, shape or precision. Pass "
+            "`solution.state` of a run with the same loss, clients, dtype, algorithm, oracle and number of devices."
+        )
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, str(leaf.dtype)) for leaf in leaves]

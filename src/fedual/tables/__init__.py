@@ -11,11 +11,12 @@ The steps, each of which can be taken alone, and the first three of which see on
 `inspect_files`, `validate_files` and `prepare` take several steps at once.
 """
 
+from fedual.tables.columns import Category, ClassTarget, Number, NumberTarget, Offset, TimeTarget
 from fedual.tables.prepare import Prepared, inspect_files, prepare, validate_files
 from fedual.tables.propose import propose
 from fedual.tables.read import Files, SiteTable, read_sites, split_sites
 from fedual.tables.report import Report, SiteReport
-from fedual.tables.schema import Category, ClassTarget, Number, NumberTarget, Schema
+from fedual.tables.schema import Schema
 from fedual.tables.summary import Moments, Summary, merge, summarize
 from fedual.tables.transform import Transform
 
@@ -26,12 +27,14 @@ __all__ = [
     "Moments",
     "Number",
     "NumberTarget",
+    "Offset",
     "Prepared",
     "Report",
     "Schema",
     "SiteReport",
     "SiteTable",
     "Summary",
+    "TimeTarget",
     "Transform",
     "inspect_files",
     "merge",

@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
+from fedual.tables.columns import Category, ClassTarget, Number, NumberTarget, Offset, TimeTarget
 from fedual.tables.read import SiteTable
-from fedual.tables.schema import Category, ClassTarget, Number, NumberTarget, Schema
+from fedual.tables.schema import Schema
 from fedual.tables.text import as_number, canonical
 
-__all__ = ["OTHER", "columns_of", "feature", "labelled", "parse_floats", "parse_texts", "refuse_unknown"]
+__all__ = ["OTHER", "columns_of", "feature", "labelled", "offsets", "parse_floats", "parse_texts", "refuse_unknown"]
 
 OTHER = "other"
 """The level of a category that gathers undeclared, rare and unseen values."""
@@ -30,7 +31,7 @@ def columns_of(table: SiteTable, schema: Schema, needed: Collection[str]) -> tup
     Raises:
         ValueError: there are some, and the schema refuses them; both lists are given.
     """
-    named = {*schema.features, *schema.ignore, schema.target.name, schema.site}
+    named = {*schema.features, *schema.ignore, *schema.outcome, schema.site}
     absent = tuple(name for name in needed if name not in table.frame.columns)
     extra = tuple(name for name in table.frame.columns if name not in named)
     faults = []
@@ -47,22 +48,63 @@ def columns_of(table: SiteTable, schema: Schema, needed: Collection[str]) -> tup
 
 
 def labelled(table: SiteTable, schema: Schema) -> tuple[SiteTable, np.ndarray]:
-    """The rows that have a target, and their targets: floats, or labels as text, shape `(n,)`.
+    """The rows that have a target, with all that belongs to it (event, offset), and their targets.
+
+    Targets are floats or labels as text, shape `(n,)`, or pairs (time, event) of floats, shape `(n, 2)`.
 
     Raises:
-        ValueError: a target is not a number, or not one of the declared classes; file, column and row are named.
+        ValueError: a target is not a number, not one of the declared classes, or a negative time; an exposure is not
+            positive; file, column and row are named.
     """
     target = schema.target
-    if target.name not in table.frame.columns:
-        columns_of(table, schema, [target.name, *schema.features])
-        return table.where(np.zeros(len(table), bool)), np.empty(0)
+    if not set(schema.outcome) <= set(table.frame.columns):
+        columns_of(table, schema, [*schema.outcome, *schema.features])
+        return table.where(np.zeros(len(table), bool)), np.empty((0, 2) if isinstance(target, TimeTarget) else 0)
     if isinstance(target, NumberTarget):
-        values = _numbers(table, target.name, target, schema.missing)
-        return table.where(values.is_not_null().to_numpy()), values.drop_nulls().to_numpy()
-    labels = _texts(table, target.name, target, schema.missing, None)
-    if target.classes is not None:
-        refuse_unknown(table, target.name, labels, target.classes)
-    return table.where(labels.is_not_null().to_numpy()), labels.drop_nulls().to_numpy()
+        parts = [_numbers(table, target.name, target, schema.missing)]
+    elif isinstance(target, ClassTarget):
+        parts = [_texts(table, target.name, target, schema.missing, None)]
+        if target.classes is not None:
+            refuse_unknown(table, target.name, parts[0], target.classes)
+    else:
+        parts = [_times(table, target, schema.missing), _events(table, target, schema.missing)]
+    have = np.all([part.is_not_null().to_numpy() for part in parts], axis=0)
+    if schema.offset is not None:
+        have &= offsets(table, schema.offset, schema.missing).is_not_null().to_numpy()
+    columns = [part.filter(pl.Series(have)).to_numpy() for part in parts]
+    return table.where(have), np.column_stack(columns) if len(columns) > 1 else columns[0]
+
+
+def offsets(table: SiteTable, column: Offset, missing: tuple[str, ...]) -> pl.Series:
+    """What is added to the linear predictor of every row, null where it is missing.
+
+    Raises:
+        ValueError: an exposure is not positive; file, column and row are named.
+    """
+    values = _numbers(table, column.name, column, missing)
+    if column.kind == "offset":
+        return values
+    _refuse(table, column.name, values <= 0, "an exposure must be positive: correct it, or declare it missing")
+    return values.log()
+
+
+def _times(table: SiteTable, column: TimeTarget, missing: tuple[str, ...]) -> pl.Series:
+    values = _numbers(table, column.name, column, missing)
+    _refuse(table, column.name, values < 0, "a time must be >= 0: correct it, or declare it missing")
+    return values
+
+
+def _events(table: SiteTable, column: TimeTarget, missing: tuple[str, ...]) -> pl.Series:
+    """1.0 for an observed event, 0.0 for a censored row."""
+    labels = Category(recode=column.recode)
+    texts = _texts(table, column.event, labels, missing, None)
+    refuse_unknown(table, column.event, texts, column.labels)
+    return (texts == column.labels[1]).cast(pl.Float64)
+
+
+def _refuse(table: SiteTable, name: str, bad: pl.Series, remedy: str) -> None:
+    if rows := np.flatnonzero(bad.fill_null(False).to_numpy()).tolist():
+        raise ValueError(f"{table.at(name, rows[0])}: {table.frame[name][rows[0]]} ({len(rows)} such rows); {remedy}.")
 
 
 def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collection[str]) -> None:
@@ -72,7 +114,7 @@ def refuse_unknown(table: SiteTable, name: str, texts: pl.Series, known: Collect
     if unknown:
         row = unknown[0]
         raise ValueError(
-            f"{table.at(name, row)}: {texts[row]!r} is not one of the class labels {list(known)} "
+            f"{table.at(name, row)}: {texts[row]!r} is not one of the labels {list(known)} "
             f"({len(unknown)} such rows). Add it to the schema, recode it, or declare it missing."
         )
 
@@ -128,7 +170,9 @@ def parse_floats(column: pl.Series, markers: Collection[str]) -> tuple[np.ndarra
     return numbers, bad
 
 
-def _numbers(table: SiteTable, name: str, column: Number | NumberTarget, missing: tuple[str, ...]) -> pl.Series:
+def _numbers(
+    table: SiteTable, name: str, column: Number | NumberTarget | TimeTarget | Offset, missing: tuple[str, ...]
+) -> pl.Series:
     raw = table.frame[name]
     if raw.dtype.is_temporal() or raw.dtype.is_nested() or raw.dtype == pl.Binary:
         raise ValueError(f"{table.at(name)}: type {raw.dtype} is not a number; convert it, or move it to [ignore].")

@@ -8,12 +8,13 @@ import numpy as np
 import polars as pl
 
 from fedual.tables.cells import OTHER
+from fedual.tables.columns import Category, ClassTarget, Number, TimeTarget
 from fedual.tables.records import Record
-from fedual.tables.schema import Category, Number
-from fedual.tables.summary import Moments
+from fedual.tables.schema import Schema
+from fedual.tables.summary import Moments, Summary
 from fedual.tables.text import ordered
 
-__all__ = ["Levels", "Scaling"]
+__all__ = ["Levels", "Scaling", "check_factors", "classes_of"]
 
 
 class Scaling(Record):
@@ -86,3 +87,30 @@ class Levels(Record):
         codes: dict[str | None, int] = {level: code for code, level in enumerate(self.levels)}
         codes[None], unknown = codes[self.fill], codes[self.fallback]
         return np.eye(len(self.levels))[[codes.get(value, unknown) for value in values.to_list()], 1:]
+
+
+def classes_of(schema: Schema, pooled: Summary) -> tuple[str, ...]:
+    """The class labels in the order of their codes; empty for a target that is no class.
+
+    Raises:
+        ValueError: all rows are of one class, or none has an observed event.
+    """
+    if isinstance(schema.target, TimeTarget):
+        if not pooled.classes.get(schema.target.labels[1]):
+            raise ValueError(f"no row of any site has an observed event: {schema.target.event!r} is {pooled.classes}.")
+        return ()
+    if not isinstance(schema.target, ClassTarget):
+        return ()
+    if len(pooled.classes) < 2:
+        raise ValueError(f"target {schema.target.name!r} has one class only over all sites: {pooled.classes}.")
+    return schema.target.classes or tuple(ordered(pooled.classes))
+
+
+def check_factors(schema: Schema, sites: tuple[str, ...]) -> None:
+    """Raise a `ValueError` if the schema gives a factor for a site that is not among `sites`."""
+    columns: dict[str, object] = {**schema.features, schema.target.name: schema.target}
+    if schema.offset is not None:
+        columns[schema.offset.name] = schema.offset
+    for name, column in columns.items():
+        if unknown := sorted(set(getattr(column, "factors", {})) - set(sites)):
+            raise ValueError(f"column {name!r} has factors for sites {unknown}, which are not among {list(sites)}.")

@@ -33,18 +33,26 @@ class Prepared:
     report: Report
 
 
-def inspect_files(files: Files, target: str | None = None, site: str | None = None) -> Schema:
+def inspect_files(
+    files: Files,
+    target: str | None = None,
+    site: str | None = None,
+    event: str | None = None,
+    exposure: str | None = None,
+    offset: str | None = None,
+) -> Schema:
     """Propose a schema for files; see `propose`.
 
     Args:
         files: as for `read_sites`.
         target: the column to predict; guessed by its name, else the last column that every file has.
         site: the column that names the site, where a file holds several.
+        event, exposure, offset: further columns of the outcome, as for `propose`.
 
     Raises:
-        ValueError: the files cannot be read or share no column; named.
+        ValueError: the files cannot be read or do not have these columns; named.
     """
-    return propose(read_sites(files, site), target=target, site=site)
+    return propose(read_sites(files, site), target, site, event, exposure, offset)
 
 
 def validate_files(files: Files, schema: Schema) -> Report:
@@ -65,7 +73,7 @@ def prepare(files: Files, schema: Schema, intercept: bool = True) -> Prepared:
     Args:
         files: as for `read_sites`.
         schema: as proposed by `inspect_files` and edited.
-        intercept: append a column of ones, named `intercept`, as the last of the design.
+        intercept: put a column of ones, named `intercept`, after the columns of the design; see `Transform.clients`.
 
     Raises:
         ValueError: the files do not fit the schema or give nothing to learn from; file, column and row are named.

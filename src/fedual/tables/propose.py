@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from fedual.tables.cells import parse_floats, parse_texts
+from fedual.tables.columns import Category, ClassTarget, Number, NumberTarget, Offset, TimeTarget
 from fedual.tables.read import SiteTable
-from fedual.tables.schema import MISSING, Category, ClassTarget, Number, NumberTarget, Schema
+from fedual.tables.schema import MISSING, Schema
 from fedual.tables.text import listed, ordered
 
 __all__ = ["propose"]
@@ -52,7 +53,14 @@ class _Column:
         return "; ".join([*([f"{lost} of {len(self.text)} values are missing"] if lost else []), *filter(None, parts)])
 
 
-def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | None = None) -> Schema:
+def propose(
+    tables: Sequence[SiteTable],
+    target: str | None = None,
+    site: str | None = None,
+    event: str | None = None,
+    exposure: str | None = None,
+    offset: str | None = None,
+) -> Schema:
     """Guess what the columns mean. The result is a proposal: its notes say what was guessed and from what.
 
     A column of numbers stays one when up to three texts stand among them; these, and a lone negative sentinel such
@@ -63,9 +71,13 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
         tables: one per site.
         target: the column to predict; guessed by its name, else the last column that every file has.
         site: the site column that the tables were split by, if they were.
+        event: the column that tells whether the event was observed; the target is then the time to it.
+        exposure: the column of exposures of a target that counts something.
+        offset: the column of offsets of such a target, in place of exposures.
 
     Raises:
-        ValueError: the target is not in every file or has less than two values, the sites share no column, or no
+        ValueError: target, event, exposure or offset are not in every file, the target has less than two values, the
+            event's column other than two labels, exposure and offset are both given, the sites share no column, or no
             feature is left; they are named.
 
     Example:
@@ -78,16 +90,21 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
     shared = [name for name in names if all(name in table.frame.columns for table in tables)]
     if not shared:
         raise ValueError("no column is in every file: " + "; ".join(f"{t.source}: {t.frame.columns}" for t in tables))
-    if target is not None and target not in shared:
-        lacking = next(table for table in tables if target not in table.frame.columns)
-        raise ValueError(f"{lacking.source} has no column {target!r} for the target; it has {lacking.frame.columns}.")
+    roles = {"target": target, "event": event, "exposure": exposure, "offset": offset}
+    for role, name in roles.items():
+        if name is not None and name not in shared:
+            lacking = next(table for table in tables if name not in table.frame.columns)
+            raise ValueError(f"{lacking.source} has no column {name!r} for the {role}; it has {lacking.frame.columns}.")
+    if exposure is not None and offset is not None:
+        raise ValueError(f"exposure = {exposure!r} and offset = {offset!r}: give one of the two.")
     guessed = target is None
     if target is None:
-        target = next((name for name in shared if name.lower() in TARGET_NAMES), shared[-1])
+        free = [name for name in shared if name not in roles.values()]
+        target = next((name for name in free if name.lower() in TARGET_NAMES), free[-1] if free else shared[-1])
     features: dict[str, Number | Category] = {}
     ignore: dict[str, str] = {}
     for name in names:
-        if name == target:
+        if name in (target, event, exposure, offset):
             continue
         found = _feature(name, tables)
         if isinstance(found, str):
@@ -96,21 +113,53 @@ def propose(tables: Sequence[SiteTable], target: str | None = None, site: str | 
             features[name] = found
     if not features:
         raise ValueError(f"no column besides the target {target!r} can serve as a feature: {ignore}.")
-    return Schema(target=_target(target, tables, guessed), site=site, features=features, ignore=ignore)
+    return Schema(
+        target=_time(target, event, tables, guessed)
+        if event is not None
+        else _target(target, tables, guessed, counts=exposure is not None or offset is not None),
+        offset=_offset(exposure, offset),
+        site=site,
+        features=features,
+        ignore=ignore,
+    )
 
 
-def _target(name: str, tables: Sequence[SiteTable], guessed: bool) -> NumberTarget | ClassTarget:
+def _offset(exposure: str | None, offset: str | None) -> Offset | None:
+    if exposure is not None:
+        return Offset(name=exposure, kind="exposure")
+    return None if offset is None else Offset(name=offset, kind="offset")
+
+
+def _outcome(name: str, role: str, tables: Sequence[SiteTable]) -> tuple[_Column, tuple[str, ...]]:
+    """A column that a row cannot do without, and its labels."""
     if unusable := _unusable(name, tables):
-        raise ValueError(f"column {name!r} cannot be the target: {unusable}.")
+        raise ValueError(f"column {name!r} cannot be the {role}: {unusable}.")
     column = _Column.gather(name, tables)
-    note = column.note("guessed to be the target" if guessed else "")
     labels = column.labels()
     if len(labels) < 2:
-        raise ValueError(f"column {name!r} cannot be the target: its only values are {list(labels)}.")
+        raise ValueError(f"column {name!r} cannot be the {role}: its only values are {list(labels)}.")
+    return column, labels
+
+
+def _target(name: str, tables: Sequence[SiteTable], guessed: bool, counts: bool) -> NumberTarget | ClassTarget:
+    column, labels = _outcome(name, "target", tables)
+    note = column.note("guessed to be the target" if guessed else "")
     numbers = column.numbers()
-    if numbers is None or len(labels) == 2:
+    if numbers is None or (len(labels) == 2 and not counts):
         return ClassTarget(name=name, classes=labels, note=note)
     return NumberTarget(name=name, missing=tuple(numbers[1]), note=note)
+
+
+def _time(name: str, event: str, tables: Sequence[SiteTable], guessed: bool) -> TimeTarget:
+    column, _ = _outcome(name, "target", tables)
+    numbers = column.numbers()
+    if numbers is None:
+        raise ValueError(f"column {name!r} cannot be the time to an event: it does not hold numbers.")
+    _, labels = _outcome(event, "event", tables)
+    if len(labels) != 2:
+        raise ValueError(f"column {event!r} cannot be the event: its values are {list(labels)}, where two are needed.")
+    note = column.note("guessed to be the target" if guessed else "", f"{labels[1]!r} taken for an observed event")
+    return TimeTarget(name=name, event=event, labels=(labels[0], labels[1]), missing=tuple(numbers[1]), note=note)
 
 
 def _feature(name: str, tables: Sequence[SiteTable]) -> Number | Category | str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedual.tables.schema import Number
+from fedual.tables.columns import Number, TimeTarget
 from fedual.tables.summary import Summary
 from fedual.tables.text import listed
 from fedual.tables.transform import Transform
@@ -21,11 +21,11 @@ class SiteReport:
     Args:
         site: its name.
         rows: rows of its file.
-        used: rows with a target, n_k.
+        used: rows with a target and all that belongs to it (event, offset), n_k.
         dropped: why the site is left out; empty if it is not.
         missing: feature -> missing values among the used rows, filled as the schema says.
         extra: columns of its file that the schema does not name; dropped.
-        classes: label -> rows; empty for a numeric target.
+        classes: label -> rows, for a time to an event those of its two labels; empty for a numeric target.
     """
 
     site: str
@@ -133,5 +133,8 @@ def _warnings(transform: Transform, summaries: Sequence[Summary]) -> list[str]:
     if transform.classes:
         one = [s.site for s in several if len(s.classes) == 1]
         found.append((f"target {declared.target.name!r} has one class", one))
+    if isinstance(declared.target, TimeTarget):
+        none = [s.site for s in summaries if declared.target.labels[1] not in s.classes]
+        found.append(("no event was observed", none))
     everywhere = [f"column {name!r} is dropped from the design: {why}" for name, why in transform.dropped.items()]
     return everywhere + [f"{text} at {listed('site', sites)}" for text, sites in found if sites]

@@ -3,143 +3,25 @@
 from __future__ import annotations
 
 import json
-import math
 import tomllib
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
+from fedual.tables.columns import Category, ClassTarget, Number, NumberTarget, Offset, Texts, TimeTarget
 from fedual.tables.records import Record
-from fedual.tables.text import canonical
 
-__all__ = ["Category", "ClassTarget", "Number", "NumberTarget", "Schema"]
+__all__ = ["MISSING", "Schema"]
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-
-
-def _distinct(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    if values is not None and len(set(values)) != len(values):
-        raise ValueError(f"{list(values)} names a value twice")
-    return values
-
-
-def _finite_factors(factors: dict[str, float]) -> dict[str, float]:
-    for site, factor in factors.items():
-        if factor == 0 or not math.isfinite(factor):
-            raise ValueError(f"factor {factor} for site {site!r} must be finite and not 0")
-    return factors
-
-
-Text = Annotated[str, AfterValidator(canonical)]
-Texts = Annotated[tuple[Text, ...], AfterValidator(_distinct)]
-
-
-class _Column(Record):
-    missing: Texts = ()
-    note: str = ""
-
-
-class _NumberColumn(_Column):
-    unit: str = ""
-    factors: Annotated[dict[str, float], AfterValidator(_finite_factors)] = Field(default_factory=dict)
-
-
-class _TextColumn(_Column):
-    recode: dict[Text, Text] = Field(default_factory=dict)
-
-
-class Number(_NumberColumn):
-    """A numeric feature.
-
-    Args:
-        missing: markers of a missing value in this column, besides the schema's; compared as text and as numbers.
-        fill: `"mean"` (pooled over all sites), `"refuse"`, or a number that stands in for every missing value.
-        unit: the unit of the design and of the reported coefficients; text for people.
-        factors: site -> what that site's values are multiplied by to reach `unit`; 1 for sites not named.
-        note: free text.
-
-    Example:
-        >>> Number(unit="mg/dL", factors={"B": 18.016}).fill
-        'mean'
-    """
-
-    kind: Literal["number"] = "number"
-    fill: float | Literal["mean", "refuse"] = "mean"
-
-
-class Category(_TextColumn):
-    """A categorical feature, coded as 0/1 indicators of every level but the first.
-
-    Args:
-        categories: the levels in order, the first being the reference; values outside them are gathered as
-            "other" at the site itself, so their text never leaves it. `None`: the sorted union over all sites.
-        fill: `"most frequent"` (pooled over all sites), `"refuse"`, or a category that stands in for every
-            missing value.
-        minimum: levels with fewer rows than this over all sites join "other".
-        recode: text as found, if it is not a marker of a missing value -> category.
-        missing, note: as for `Number`.
-
-    Example:
-        >>> Category(categories=("F", "M"), recode={"male": "M"}).minimum
-        1
-    """
-
-    kind: Literal["category"] = "category"
-    categories: Texts | None = None
-    fill: Text = "most frequent"
-    minimum: int = Field(default=1, ge=1)
-
-    @model_validator(mode="after")
-    def _check(self) -> Category:
-        known = self.categories
-        if known is not None and not known:
-            raise ValueError("categories is empty; list the levels, or leave it out to learn them")
-        if known is not None and self.fill not in ("most frequent", "refuse", *known):
-            raise ValueError(f"fill = {self.fill!r} must be 'most frequent', 'refuse' or one of {list(known)}")
-        return self
-
-
-class NumberTarget(_NumberColumn):
-    """A numeric target, kept on its scale. Fields as for `Number`; rows without a target are dropped.
-
-    Example:
-        >>> NumberTarget(name="days", unit="d", missing=("-1",)).missing
-        ('-1',)
-    """
-
-    kind: Literal["number"] = "number"
-    name: str
-
-
-class ClassTarget(_TextColumn):
-    """A class label, coded 0, 1, ... by one map for all sites.
-
-    Args:
-        name: the column.
-        classes: the labels in the order of their codes. `None`: the sorted union over all sites.
-        recode, missing, note: as for `Category`.
-
-    Example:
-        >>> ClassTarget(name="died", classes=[0, 1]).classes
-        ('0', '1')
-    """
-
-    kind: Literal["class"] = "class"
-    name: str
-    classes: Texts | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> ClassTarget:
-        if self.classes is not None and len(self.classes) < 2:
-            raise ValueError(f"classes = {list(self.classes)} needs at least two labels")
-        return self
 
 
 class Schema(Record):
     """The meaning of every column, the same for all sites, in simulation, deployment and prediction.
 
     Args:
-        target: `NumberTarget` or `ClassTarget`.
+        target: `NumberTarget`, `ClassTarget` or `TimeTarget`.
+        offset: the exposure or offset of a numeric target that counts something.
         features: column -> `Number` or `Category`. This order is the order of the design; a file's is irrelevant.
         site: the column that names the site, where one file holds several.
         ignore: column -> why it is left out.
@@ -154,7 +36,8 @@ class Schema(Record):
         True
     """
 
-    target: NumberTarget | ClassTarget = Field(discriminator="kind")
+    target: NumberTarget | ClassTarget | TimeTarget = Field(discriminator="kind")
+    offset: Offset | None = None
     site: str | None = None
     absent: Literal["refuse", "fill", "drop"] = "refuse"
     extra: Literal["drop", "refuse"] = "drop"
@@ -168,14 +51,29 @@ class Schema(Record):
         if not self.features:
             raise ValueError("no features: declare at least one")
         special = {"target": self.target.name, "site": self.site}
+        if isinstance(self.target, TimeTarget):
+            special["event"] = self.target.event
+        if self.offset is not None:
+            special["offset"] = self.offset.name
+            if not isinstance(self.target, NumberTarget):
+                raise ValueError(f"offset {self.offset.name!r} needs a target of kind 'number', which counts something")
         for role, name in special.items():
             if name in self.features or name in self.ignore:
                 raise ValueError(f"column {name!r} is the {role} and cannot be a feature or ignored as well")
+        roles: dict[str | None, str] = {}
+        for role, name in special.items():
+            if name in roles:
+                raise ValueError(f"column {name!r} is both {roles[name]} and {role}")
+            roles[name] = role
         if both := sorted(set(self.features) & set(self.ignore)):
             raise ValueError(f"columns {both} are features and ignored at once")
-        if self.site == self.target.name:
-            raise ValueError(f"column {self.site!r} is both target and site")
         return self
+
+    @property
+    def outcome(self) -> tuple[str, ...]:
+        """The columns without which a row is of no use: target, event, offset."""
+        event = (self.target.event,) if isinstance(self.target, TimeTarget) else ()
+        return (self.target.name, *event, *(() if self.offset is None else (self.offset.name,)))
 
     def to_toml(self) -> str:
         """The schema as TOML text, to be edited by hand; `from_toml` reads it back."""
@@ -205,10 +103,12 @@ _HEADER = """\
 #   number:   fill = "mean", "refuse" or a number; missing = ["-1"]; unit = "mg/dL"; factors = {site = 18.016}
 #   category: fill = "most frequent", "refuse" or a category; minimum = 5 (rarer levels join "other");
 #             recode = {male = "M"}; the first of `categories` is the reference level
+#   target:   kind = "number", "class" or "time" (with event = "died", labels = ["censored", "observed"])
+#   [offset]: of counts; kind = "exposure" (its logarithm is added to the predictor) or "offset"
 
 """
 # Shown even at their defaults, because they are what people come to change.
-_SHOWN = ("kind", "fill", "absent", "extra", "standardize", "missing")
+_SHOWN = ("kind", "fill", "absent", "extra", "standardize", "missing", "labels")
 
 
 def _tables(full: dict[str, Any], changed: dict[str, Any]) -> str:
@@ -216,8 +116,10 @@ def _tables(full: dict[str, Any], changed: dict[str, Any]) -> str:
         chosen = [k for k in values if k in kept or (k in _SHOWN and values[k] != [])]
         return [f"{_key(k)} = {_value(values[k])}" for k in chosen]
 
-    target, features, ignore = (full.pop(key) for key in ("target", "features", "ignore"))
+    target, offset, features, ignore = (full.pop(key) for key in ("target", "offset", "features", "ignore"))
     blocks = [entries(full, changed), ["[target]", *entries(target, changed["target"])]]
+    if offset is not None:
+        blocks.append(["[offset]", *entries(offset, changed["offset"])])
     blocks += [
         [f"[features.{_key(name)}]", *entries(column, changed["features"][name])] for name, column in features.items()
     ]

@@ -11,9 +11,10 @@ from itertools import pairwise
 import numpy as np
 
 from fedual.tables.cells import columns_of, feature, labelled
+from fedual.tables.columns import ClassTarget, Number, NumberTarget, TimeTarget
 from fedual.tables.read import SiteTable
 from fedual.tables.records import Record
-from fedual.tables.schema import ClassTarget, Number, Schema
+from fedual.tables.schema import Schema
 
 __all__ = ["Moments", "Summary", "merge", "summarize"]
 
@@ -79,13 +80,13 @@ class Summary(Record):
         schema_digest: fingerprint of the schema that the site used.
         features: the schema's features.
         rows: rows of the file.
-        used: rows with a target, n_k.
+        used: rows with a target and all that belongs to it (event, offset), n_k.
         absent: features that the file lacks.
         extra: columns of the file that the schema does not name.
         missing: feature -> missing values.
         moments: numeric feature -> moments of the observed values, in the schema's units.
         levels: categorical feature -> category -> rows.
-        classes: label -> rows; empty for a numeric target.
+        classes: label -> rows, for a time to an event those of its two labels; empty for a numeric target.
 
     Example:
         >>> import polars as pl
@@ -142,8 +143,14 @@ def summarize(table: SiteTable, schema: Schema) -> Summary:
         missing=missing,
         moments=moments,
         levels=levels,
-        classes=_counts(targets.tolist()) if isinstance(schema.target, ClassTarget) else {},
+        classes=_labels(schema.target, targets),
     )
+
+
+def _labels(target: ClassTarget | NumberTarget | TimeTarget, targets: np.ndarray) -> dict[str, int]:
+    if isinstance(target, TimeTarget):
+        targets = np.array(target.labels, dtype=object)[targets[:, 1].astype(int)]
+    return {} if isinstance(target, NumberTarget) else _counts(targets.tolist())
 
 
 def merge(summaries: Iterable[Summary]) -> Summary:

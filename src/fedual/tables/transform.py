@@ -9,13 +9,14 @@ import numpy as np
 import polars as pl
 
 from fedual.clients import Clients
-from fedual.tables.cells import OTHER, columns_of, feature, labelled, refuse_unknown
-from fedual.tables.codes import Levels, Scaling
+from fedual.tables.cells import OTHER, columns_of, feature, labelled, offsets, refuse_unknown
+from fedual.tables.codes import Levels, Scaling, check_factors, classes_of
+from fedual.tables.columns import ClassTarget, Number, TimeTarget
 from fedual.tables.read import SiteTable
 from fedual.tables.records import Record
-from fedual.tables.schema import ClassTarget, Number, Schema
+from fedual.tables.schema import Schema
 from fedual.tables.summary import Moments, Summary, digest, merge
-from fedual.tables.text import listed, ordered
+from fedual.tables.text import listed
 
 __all__ = ["Transform"]
 
@@ -61,8 +62,8 @@ class Transform(Record):
 
         Raises:
             ValueError: the summaries do not belong together (see `merge`), no row has a target, a feature has no
-                value at any site, nothing is left of the features, the target has one class only, the schema gives
-                a factor for a site that sent no summary, or the sites used another schema.
+                value at any site, nothing is left of the features, the target has one class only or no observed
+                event, the schema gives a factor for a site that sent no summary, or the sites used another schema.
         """
         summaries = sorted(summaries, key=lambda summary: summary.site)
         pooled = merge(summaries)
@@ -71,7 +72,7 @@ class Transform(Record):
             raise ValueError(
                 f"the sites {list(sites)} used another schema than the one given here; distribute this one."
             )
-        _check_factors(schema, sites)
+        check_factors(schema, sites)
         if pooled.used == 0:
             raise ValueError(f"no row has a target {schema.target.name!r}: 0 of {pooled.rows} rows at {list(sites)}.")
         codes: list[Scaling | Levels] = []
@@ -98,7 +99,9 @@ class Transform(Record):
         codes = [code for code in codes if code.name not in dropped]
         if not codes:
             raise ValueError(f"no feature is left for the design: {dropped}.")
-        return cls(declared=schema, sites=sites, codes=tuple(codes), classes=_classes(schema, pooled), dropped=dropped)
+        return cls(
+            declared=schema, sites=sites, codes=tuple(codes), classes=classes_of(schema, pooled), dropped=dropped
+        )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -127,10 +130,28 @@ class Transform(Record):
             blocks.append(code.design(values))
         return np.concatenate(blocks, axis=1)
 
+    def offset(self, table: SiteTable) -> np.ndarray:
+        """The schema's offset of every row, shape `(n,)`: the logarithm of an exposure, or the offset itself.
+
+        Raises:
+            ValueError: the schema declares none, the file lacks the column, or a row lacks the value; it is named.
+        """
+        column = self.declared.offset
+        if column is None:
+            raise ValueError("the schema declares no offset.")
+        if column.name not in table.frame.columns:
+            raise ValueError(f"{table.source} (site {table.site!r}) lacks column {column.name!r}, the {column.kind}.")
+        values = offsets(table, column, self.declared.missing)
+        if values.null_count():
+            row = int(np.argmax(values.is_null()))
+            raise ValueError(f"{table.at(column.name, row)}: no {column.kind} is given ({values.null_count()} rows).")
+        return values.to_numpy()
+
     def apply(self, table: SiteTable) -> tuple[np.ndarray, np.ndarray]:
         """The pair (X, y) of the rows with a target: shapes `(n_k, d)` and `(n_k,)`.
 
-        y is float64, or for classes the int64 codes 0, 1, ... into `classes`, the same at every site.
+        y is float64; for classes the int64 codes 0, 1, ... into `classes`, the same at every site; for a time to an
+        event the pairs (time, event), shape `(n_k, 2)`. With an offset X ends in it as a further column.
 
         Raises:
             ValueError: the table does not fit the schema, or holds a label that is not among the classes.
@@ -141,21 +162,31 @@ class Transform(Record):
             refuse_unknown(used, self.declared.target.name, labels, self.classes)
             codes = {label: code for code, label in enumerate(self.classes)}
             targets = np.array([codes[label] for label in targets], dtype=np.int64)
-        return self.features(used), targets
+        x = self.features(used)
+        if self.declared.offset is not None:
+            x = np.column_stack([x, self.offset(used) if len(used) else np.empty(0)])
+        return x, targets
 
     def clients(self, tables: Sequence[SiteTable], intercept: bool = True) -> Clients:
         """The data of all sites with a target as `Clients`; sites without any are left out.
 
         Args:
             tables: one per site.
-            intercept: append a column of ones, named `intercept`, as the last.
+            intercept: put a column of ones, named `intercept`, after the columns of the design. A time to an event
+                never gets one: its model has a baseline hazard instead.
+
+        Returns:
+            `Clients` whose columns are `columns`, `intercept` if asked for, and the name of the offset if there is one.
         """
+        intercept = intercept and not isinstance(self.declared.target, TimeTarget)
+        columns = (*self.columns, "intercept") if intercept else self.columns
+        if self.declared.offset is not None:
+            columns = (*columns, self.declared.offset.name)
         pairs, names = [], []
         for table in tables:
             x, y = self.apply(table)
-            pairs.append((np.column_stack([x, np.ones(len(x))]) if intercept else x, y))
+            pairs.append((np.insert(x, len(self.columns), 1.0, axis=1) if intercept else x, y))
             names.append(table.site)
-        columns = (*self.columns, "intercept") if intercept else self.columns
         return Clients.build(pairs, names=names, columns=columns, empty="skip")
 
     def scaling(self) -> tuple[np.ndarray, np.ndarray]:
@@ -212,17 +243,3 @@ class Transform(Record):
                 "%s: site %r is not one of %s, so columns %s are taken to be in the schema's units",
                 *(table.source, table.site, list(self.sites), scaled),
             )
-
-
-def _classes(schema: Schema, pooled: Summary) -> tuple[str, ...]:
-    if not isinstance(schema.target, ClassTarget):
-        return ()
-    if len(pooled.classes) < 2:
-        raise ValueError(f"target {schema.target.name!r} has one class only over all sites: {pooled.classes}.")
-    return schema.target.classes or tuple(ordered(pooled.classes))
-
-
-def _check_factors(schema: Schema, sites: tuple[str, ...]) -> None:
-    for name, column in {**schema.features, schema.target.name: schema.target}.items():
-        if unknown := sorted(set(getattr(column, "factors", {})) - set(sites)):
-            raise ValueError(f"column {name!r} has factors for sites {unknown}, which are not among {list(sites)}.")
