@@ -24,6 +24,7 @@ some = {"participation": fd.participation.Bernoulli(0.4)}
 CASES = {
     "FedPD": (fd.FedPD(gd, step_size=1.0), skip),
     "FedPD auto": (fd.FedPD(), skip),
+    "FedPD adaptive": (fd.FedPD(gd, step_size=fd.Auto(start=2.0)), {"schedule": fd.schedules.Adaptive(1e-9)}),
     "FedPD SGD": (fd.FedPD(fd.oracles.StochasticGradient(steps=[2, 5, 3], learning_rate=0.1), step_size=1.0), skip),
     "FedPD VR": (fd.FedPD(fd.oracles.VarianceReduced(4, np.array([0.1, 0.2, 0.3]), 2, refresh=3), step_size=1.0), skip),
     "FedPD mixed": (

@@ -11,16 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedual import theory
+from fedual import tuning
 from fedual.arrays import name_words, precision, random_key, tree_bytes, wrap_key
-from fedual.engine.bind import rules
+from fedual.engine.bind import first_step_size, rules
 from fedual.engine.ledger import Figures, Ledger
 from fedual.engine.message import Order, Refused, Reply, check_arrays, pack
-from fedual.engine.round import COIN, PARTICIPATION, client_uniforms
+from fedual.engine.round import COIN, PARTICIPATION, client_uniforms, uniform_number
 from fedual.engine.server_state import ServerState, Stretch
 from fedual.engine.settings import shared_settings, with_settings
 from fedual.problem import client_weights
-from fedual.protocols import Algorithm, Participation, Regularizer, Schedule, Work
+from fedual.protocols import Algorithm, Auto, Participation, Regularizer, Schedule, Work
 
 __all__ = ["Coordinator"]
 
@@ -77,7 +77,9 @@ class Coordinator:
             algorithm, schedule, participation, self.names, regularizer is not None
         )
         self.chances = dict(zip(self.names, np.nan_to_num(chances).tolist(), strict=True))
-        self.settings = _settled(algorithm, smoothness)
+        self.settings = _settled(algorithm, smoothness, self.weights)
+        step_size = getattr(algorithm, "step_size", None)
+        self.adapts = isinstance(step_size, Auto) or step_size == "auto"
         # The server runs no oracle.
         bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
         self.algorithm = with_settings(bare, self.settings)
@@ -116,8 +118,11 @@ class Coordinator:
         with precision(self.dtype):
             server, _ = self.algorithm.init(jnp.asarray(self.theta0))
             broadcast = self.algorithm.first_broadcast(jnp.asarray(self.theta0))
+            schedule = self.schedule.init()
+            tuner = tuning.start(jnp.asarray(self.settings["step_size"], self.dtype)) if self.adapts else ()
+        accepted = dict.fromkeys(self.names, 0)
         ledger = Ledger.start(self.names, self.theta0)
-        return ServerState(run, 0, 0, self.settings, server, broadcast, dict.fromkeys(self.names, 0), {}, ledger)
+        return ServerState(run, 0, 0, self.settings, server, broadcast, accepted, {}, schedule, tuner, ledger)
 
     def theta(self, state: ServerState) -> np.ndarray:
         """The server's model, shape `(d,)`."""
@@ -132,7 +137,7 @@ class Coordinator:
         first = begun
         with precision(self.dtype):
             for now in range(begun, self.rounds + 1):
-                chance, silent = self._coin(now)
+                chance, silent = self._coin(state, now)
                 p.append(chance)
                 if silent:
                     continue
@@ -142,10 +147,12 @@ class Coordinator:
                 number, first = number + 1, now + 1
         return None
 
-    def _coin(self, number: int) -> tuple[float, bool]:
-        p = self.schedule.p(self.schedule.init(), jnp.int32(number))
+    def _coin(self, state: ServerState, number: int) -> tuple[float, bool]:
+        p = self.schedule.p(state.schedule, jnp.int32(number))
+        if self.schedule.never_skips:
+            return float(p), False
         key = jax.random.fold_in(jax.random.fold_in(wrap_key(self.key), number), COIN)
-        return float(p), bool(jax.random.uniform(key) < p)
+        return float(p), bool(uniform_number(key) < p)
 
     def _draw(self, first: int, stretch: int) -> tuple[str, ...]:
         if self.participation.everyone:
@@ -174,7 +181,9 @@ class Coordinator:
         return Order(
             run=state.run, site=name, number=number, accepted=accepted, first=first, last=last,
             rows=self.rows[name], key=[int(word) for word in np.asarray(self.key)], settings=dict(state.settings),
-            started=self.settings, chance=self.chances[name], evaluate=evaluate, duals=self.duals and last >= first,
+            started=self.settings, chance=self.chances[name],
+            adapts=self.adapts and last >= first, observes=self.schedule.observes and last >= first,
+            evaluate=evaluate, duals=self.duals and last >= first,
             broadcast=broadcast, answer={} if answer is None else pack(answer),
             theta=beside(theta) if evaluate or last < first else {}, start={} if accepted else beside(self.theta0),
         )  # fmt: skip
@@ -200,6 +209,11 @@ class Coordinator:
         vector = jax.ShapeDtypeStruct(self.theta0.shape, self.theta0.dtype)
         check_arrays(pack_shapes(self._message), reply.message, f"{who}, message")
         check_arrays({"": vector} if self.tolerance is not None else {}, reply.gradient, f"{who}, gradient")
+        square = jax.ShapeDtypeStruct((), self.theta0.dtype)
+        observed = {"gradient": vector, "square": square} if self.schedule.observes else {}
+        check_arrays(observed, reply.observed, f"{who}, observed")
+        if len(reply.moved) != 2 * self.adapts or not all(0 <= m < np.inf for m in reply.moved):
+            raise Refused("number", f"{who}: moved = {reply.moved}.")
         check_arrays({"": vector} if self.duals else {}, reply.dual, f"{who}, dual")
 
     def close(
@@ -239,6 +253,8 @@ class Coordinator:
             if not np.isfinite(np.asarray(algorithm.theta(server))).all():
                 reason = f"the model of round {stretch.last} is not finite; the state is that of round {state.round}."
                 return dataclasses.replace(state, status="diverged", reason=reason)
+            settings, tuner = self._adapted(state, ordered, weights)
+            schedule = self._observed(state, ordered, weights)
             means = None
             if stretch.first == stretch.last and len(ordered) == len(self.names) and self._tells(algorithm):
                 means = partial(algorithm.means, total, self.theta(state))
@@ -248,14 +264,35 @@ class Coordinator:
                 orders=sum(self.order(state, stretch, name).nbytes() for name in stretch.active), seconds=seconds,
             )  # fmt: skip
             ledger = ledger.add(figures)
-        reached = self.relative is not None and ledger.reached(self.relative, weights)
+        reached = self.relative is not None and ledger.reached(self.relative)
         return dataclasses.replace(
             state, round=stretch.last, stretch=stretch.number, server=server, broadcast=broadcast, ledger=ledger,
             accepted={**state.accepted, **dict.fromkeys(ordered, stretch.number)},
             answers={**state.answers, **dict.fromkeys(ordered, broadcast)} if self.algorithm.answered else {},
+            settings=settings, schedule=schedule, tuner=tuner,
             status="converged" if reached else "running",
             reason=f"round {stretch.last} reached the relative tolerance." if reached else "",
         )  # fmt: skip
+
+    def _adapted(self, state: ServerState, replies: Mapping[str, Reply], weights: Any) -> tuple[Any, Any]:
+        """The shared settings from now on, and the memory of the rule for s."""
+        if not self.adapts:
+            return state.settings, state.tuner
+        moved = np.sum([weights[name] * np.array(reply.moved) for name, reply in replies.items()], axis=0)
+        s = jnp.asarray(state.settings["step_size"], self.dtype)
+        tuner, s = tuning.adapt(state.tuner, s, tuning.Movement(*jnp.asarray(moved, self.dtype)))
+        return {**state.settings, "step_size": float(s)}, tuner
+
+    def _observed(self, state: ServerState, replies: Mapping[str, Reply], weights: Any) -> Any:
+        """The schedule's state from now on."""
+        if not self.schedule.observes:
+            return state.schedule
+        total = sum(weights[name] for name in replies)
+        means = [
+            jnp.asarray(sum(weights[name] * reply.observed[what] for name, reply in replies.items()) / total)
+            for what in ("gradient", "square")
+        ]
+        return self.schedule.communicated(self.schedule.observe(state.schedule, *means))
 
     def _unpacked(self, reply: Reply) -> Any:
         names = list(pack_shapes(self._message))
@@ -293,18 +330,24 @@ def _has_duals(algorithm: Algorithm, theta: np.ndarray, dtype: str) -> bool:
         return bool(np.isfinite(np.asarray(algorithm.dual(algorithm.init(jnp.asarray(theta))[1]))).all())
 
 
-def _settled(algorithm: Algorithm, smoothness: Sequence[float] | None) -> dict[str, float]:
-    """Numbers for the algorithm's shared settings."""
+def _settled(algorithm: Algorithm, smoothness: Sequence[float] | None, weights: np.ndarray) -> dict[str, float]:
+    """Numbers for the algorithm's shared settings at the start."""
+
+    def known(name: str) -> np.ndarray:
+        if smoothness is None:
+            raise ValueError(
+                f"{name} = 'auto' needs the smoothness constant L_k of every site, and not all of them tell it. Let "
+                f"every site consent to share it, or give {name} as a number"
+                + (" or as fedual.Auto(start=...)." if name == "step_size" else ".")
+            )
+        return np.asarray(smoothness)
+
     settings: dict[str, float] = {}
     for name in shared_settings(algorithm):
         value = getattr(algorithm, name)
-        if value == "auto":
-            if smoothness is None:
-                raise ValueError(
-                    f"{name} = 'auto' needs the smoothness constant L_k of every site, and not all of them tell it. "
-                    f"Let every site consent to share it, or give {name} as a number."
-                )
-            largest = float(max(smoothness))
-            value = theory.step_size(largest) if name == "step_size" else 1 / largest
+        if name == "step_size" and (isinstance(value, Auto) or value == "auto"):
+            value = first_step_size(value, lambda: float(weights @ known("step_size")))
+        elif value == "auto":
+            value = 1 / float(known(name).max())
         settings[name] = float(value)
     return settings

@@ -47,6 +47,7 @@ class Ledger:
         scalars: of every site ||theta_k - anchor_k||^2, ||theta_k||^2 and ||lambda_k||^2 when it last replied,
             shape `(K, 3)`, in the order of `names`.
         names: the sites.
+        scales: the largest (sum w_k ||theta_k||^2)^(1/2) and (sum w_k ||lambda_k||^2)^(1/2) after a communication.
         model, dual: sum w_k theta_k and sum w_k lambda_k, shape `(d,)`; NaN from where they are no longer known.
         duals: lambda_k by site, where the sites send them.
     """
@@ -56,13 +57,14 @@ class Ledger:
     names: tuple[str, ...]
     model: np.ndarray
     dual: np.ndarray
+    scales: np.ndarray
     duals: Mapping[str, np.ndarray]
 
     @classmethod
     def start(cls, names: tuple[str, ...], theta: np.ndarray) -> Ledger:
         """Before round 1: every theta_k is theta^(0) and every lambda_k is 0."""
         scalars = np.tile([0.0, float(theta @ theta), 0.0], (len(names), 1))
-        return cls(History(), scalars, names, theta, np.zeros_like(theta), {})
+        return cls(History(), scalars, names, theta, np.zeros_like(theta), np.zeros(2), {})
 
     def add(self, f: Figures) -> Ledger:
         """With the rows of one more stretch."""
@@ -76,7 +78,9 @@ class Ledger:
         if duals:
             dual = sum(f.weights[name] * duals[name] for name in duals)
         residual = np.linalg.norm(model - self.model) / f.s if f.composite else np.linalg.norm(dual)
-        new = dataclasses.replace(self, scalars=scalars, model=model, dual=dual, duals=duals)
+        weights = np.array([f.weights[name] for name in self.names])
+        scales = np.maximum(self.scales, np.sqrt(weights @ scalars[:, 1:]))
+        new = dataclasses.replace(self, scalars=scalars, scales=scales, model=model, dual=dual, duals=duals)
         rows = new._rows(f, float(residual))
         return dataclasses.replace(new, history=self.history.extend(rows))
 
@@ -115,8 +119,7 @@ class Ledger:
         columns["gradient_evaluations"][-1] += evaluations
         return dataclasses.replace(self, history=History(columns))
 
-    def reached(self, tolerance: float, weights: Mapping[str, float]) -> bool:
+    def reached(self, tolerance: float) -> bool:
         """Whether both residuals of the last round are at most `tolerance` times their scales."""
-        scales = np.sqrt(np.array([weights[name] for name in self.names]) @ self.scalars)
         primal, dual = self.history["primal_residual"][-1], self.history["dual_residual"][-1]
-        return bool(primal <= tolerance * scales[1] and dual <= tolerance * scales[2])
+        return bool(primal <= tolerance * self.scales[0] and dual <= tolerance * self.scales[1])

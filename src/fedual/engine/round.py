@@ -32,6 +32,7 @@ __all__ = [
     "Control",
     "Data",
     "Row",
+    "Sums",
     "all_clients",
     "client_uniforms",
     "one_round",

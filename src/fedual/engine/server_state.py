@@ -46,6 +46,7 @@ class ServerState:
         settings: the algorithm's shared settings in force.
         server, broadcast: the server's state and what it last sent.
         accepted: every site's last accepted reply, by number.
+        schedule, tuner: states of the schedule and of the rule for s, `()` where s is fixed.
         answers: what became of it, where the algorithm tells.
         ledger: what the messages told; the history is in it.
         status, reason: "running" and "", or how the run ended.
@@ -59,6 +60,8 @@ class ServerState:
     broadcast: Any
     accepted: Mapping[str, int]
     answers: Mapping[str, Any]
+    schedule: Any
+    tuner: Any
     ledger: Ledger
     status: str = "running"
     reason: str = ""
@@ -71,11 +74,12 @@ def save_state(state: ServerState) -> tuple[str, dict[str, np.ndarray]]:
     """A state as JSON and named arrays."""
     ledger = state.ledger
     arrays = pack(state.server, "server") | pack(state.broadcast, "broadcast")
+    arrays |= pack(state.schedule, "schedule") | pack(state.tuner, "tuner")
     for name, answer in state.answers.items():
         arrays |= pack(answer, f"answer/{name}/")
     arrays |= {f"dual/{name}": array for name, array in ledger.duals.items()}
     arrays |= {f"history/{name}": ledger.history[name] for name in COLUMNS}
-    arrays |= {"scalars": ledger.scalars, "model": ledger.model, "mean dual": ledger.dual}
+    arrays |= {"scalars": ledger.scalars, "model": ledger.model, "mean dual": ledger.dual, "scales": ledger.scales}
     facts = {name: getattr(state, name) for name in _PLAIN} | {"answers": list(state.answers), "names": ledger.names}
     return json.dumps(facts), arrays
 
@@ -103,6 +107,7 @@ def load_state(start: ServerState, facts: str, arrays: Arrays) -> ServerState:
         names=start.ledger.names,
         model=arrays["model"],
         dual=arrays["mean dual"],
+        scales=arrays["scales"],
         duals={name.removeprefix("dual/"): array for name, array in arrays.items() if name.startswith("dual/")},
     )
     return dataclasses.replace(
@@ -110,6 +115,8 @@ def load_state(start: ServerState, facts: str, arrays: Arrays) -> ServerState:
         **{name: values[name] for name in _PLAIN},
         server=tree(start.server, "server"),
         broadcast=tree(start.broadcast, "broadcast"),
+        schedule=tree(start.schedule, "schedule"),
+        tuner=tree(start.tuner, "tuner"),
         answers={name: tree(start.broadcast, f"answer/{name}/") for name in values["answers"]},
         ledger=ledger,
     )

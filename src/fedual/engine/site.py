@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from fedual import theory
 from fedual.arrays import precision, wrap_key
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import MINIBATCH, all_clients
+from fedual.engine.round import MINIBATCH, Sums, all_clients
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
 from fedual.local import Local
@@ -105,10 +106,10 @@ class Site:
         clients = self.problem.clients
         return digest({"features": clients.features[0], "targets": clients.targets[0]}, self.name)
 
-    def smoothness(self) -> float | None:
-        """L_k, where the loss knows it."""
-        values = self.problem.smoothness()
-        return None if values is None else float(values[0])
+    def smoothness(self) -> float:
+        """L_k: the loss's bound, or an estimate."""
+        with precision(self.problem.dtype):
+            return float(theory.local_smoothness(self.problem)[0])
 
     def work(self, state: SiteState | None, order: Order) -> tuple[SiteState, Reply]:
         """Work through a stretch.
@@ -131,11 +132,10 @@ class Site:
             bound = self._bind(order.started)
             broadcast = self._read(bound, order.broadcast, "broadcast")
             base, accepted = self._base(bound, state, order)
-            if order.last < order.first:
-                done, message, spent = base, (), 0.0
-            else:
-                done, message, spent = self._stretch(bound, base, broadcast, order)
-            reply = self._reply(bound, order, done, message, spent)
+            done, sums = base, Sums((), 1.0, 1, 0.0, (), ())
+            if order.first <= order.last:
+                done, sums = self._stretch(bound, base, broadcast, order)
+            reply = self._reply(bound, order, done, sums)
         new = SiteState(order.run, order.number, accepted, order.digest(), self.data, order.started, base, done, reply)
         return new, reply
 
@@ -198,11 +198,12 @@ class Site:
             template = jax.eval_shape(bound.method.algorithm.first_broadcast, theta)
         return unpack(template, arrays, who=f"order for site {self.name!r}, {what}")
 
-    def _stretch(self, bound: Bound, base: Point, broadcast: Any, order: Order) -> tuple[Point, Any, float]:
+    def _stretch(self, bound: Bound, base: Point, broadcast: Any, order: Order) -> tuple[Point, Sums]:
         method = bound.method
         dtype = self.problem.dtype
-        done, message, spent = _run_stretch(
-            self.problem.loss, self.problem.regularizer, with_settings(method.algorithm, order.settings),
+        done, sums, observed = _run_stretch(
+            (order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
+            with_settings(method.algorithm, order.settings),
             method.oracles[0], method.limits[0], np.full(1, order.chance, dtype), bound.layout.buckets[0], base,
             jax.tree.map(jnp.asarray, broadcast), np.asarray(order.key, np.uint32),
             np.asarray(order.settings.get("step_size", np.nan), dtype), np.int32(order.first), np.int32(order.last),
@@ -212,22 +213,26 @@ class Site:
                 f"site {self.name!r}: the result of rounds {order.first} to {order.last} is not finite. Take a smaller "
                 "learning rate or step_size; check this site's data for extreme values."
             )
-        return done, message, float(spent)
+        return done, sums._replace(observed=observed)
 
-    def _reply(self, bound: Bound, order: Order, done: Point, message: Any, spent: float) -> Reply:
-        value, gradient, dual = 0.0, {}, {}
+    def _reply(self, bound: Bound, order: Order, done: Point, sums: Sums) -> Reply:
+        value, gradient, dual, observed = 0.0, {}, {}, {}
         lam = np.nan_to_num(np.asarray(duals(bound.method.algorithm, done.client, done.record)[0]))
         if order.evaluate:
             theta = self._read(bound, order.theta or order.broadcast, "theta")
             loss, slope = _evaluate(self.problem.loss, bound.layout.buckets[0], jnp.asarray(theta))
             value, gradient = float(loss), {"": np.asarray(slope)}
+        if order.observes and sums.observed:
+            observed = dict(zip(("gradient", "square"), (np.asarray(o) for o in sums.observed), strict=True))
         if order.duals:
             dual = {"": lam}
         model = np.asarray(done.client.model[0])
         return Reply(
             run=order.run, site=self.name, number=order.number, first=order.first, last=order.last, rows=self.rows,
-            evaluations=spent, gap=float(done.record.gap[0]), model_square=float(model @ model),
-            dual_square=float(lam @ lam), value=value, message=pack(message), gradient=gradient, dual=dual,
+            evaluations=float(sums.evaluations), gap=float(done.record.gap[0]), model_square=float(model @ model),
+            dual_square=float(lam @ lam), value=value,
+            moved=[float(square) for square in sums.movement], message=pack(sums.message), observed=observed,
+            gradient=gradient, dual=dual,
         )  # fmt: skip
 
     def save(self, state: SiteState) -> tuple[str, dict[str, np.ndarray]]:
@@ -257,31 +262,38 @@ class Site:
         return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=0)
 def _run_stretch(
-    loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any, bucket: Any, base: Point,
-    broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
-) -> tuple[Point, Any, Any]:  # fmt: skip
-    """Rounds first..last, all but the last silent: where the client is then, its message, the gradients it took."""
+    flags: tuple[bool, bool], loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
+    bucket: Any, base: Point, broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
+) -> tuple[Point, Sums, Any]:  # fmt: skip
+    """Rounds first..last, all but the last silent.
+
+    Returns:
+        Where the client is then; what it contributes in the last round, with the gradients that all rounds took; and
+        what it observed in the first.
+    """
 
     def prox(v: Any, scale: Any) -> Any:
         return v if regularizer is None else regularizer.prox(v, scale)
 
-    def one(number: Any, point: Point) -> Any:
+    def one(number: Any, point: Point) -> tuple[Point, Sums]:
         now = _Now(broadcast, number == first, step_size)
         round_key = jax.random.fold_in(jax.random.fold_in(wrap_key(key), number), MINIBATCH)
         *parts, sums = all_clients(
-            algorithm, prox, number < last, now, round_key, loss, bucket, oracle, limit, chance, 1, *point, None
+            flags, algorithm, prox, number < last, now, round_key, loss, bucket, oracle, limit, chance, 1, *point, None
         )
-        return Point(*parts), sums.message, sums.evaluations
+        return Point(*parts), sums
 
     def further(number: Any, carry: Any) -> Any:
-        point, _, spent = carry
-        point, message, more = one(number, point)
-        return point, message, spent + more
+        point, before, observed = carry
+        point, sums = one(number, point)
+        observed = jax.tree.map(jnp.add, observed, sums.observed)  # zero but in the first round
+        return point, sums._replace(evaluations=before.evaluations + sums.evaluations), observed
 
-    _, *sums = jax.eval_shape(one, first, base)
-    return lax.fori_loop(first, last + 1, further, (base, *jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), sums)))
+    _, shapes = jax.eval_shape(one, first, base)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return lax.fori_loop(first, last + 1, further, (base, zeros, zeros.observed))
 
 
 @jax.jit
