@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -21,7 +22,7 @@ from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
 
-__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "rules"]
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "first_step_size", "rules"]
 
 _AUTO_STEPS = 10
 
@@ -119,7 +120,8 @@ def bind(
     step_size = getattr(algorithm, "step_size", None)
     adapts = isinstance(step_size, Auto) or _is_auto(algorithm, "step_size")
     if adapts:
-        algorithm = dataclasses.replace(algorithm, step_size=_first_step_size(step_size, problem, smoothness))
+        first = first_step_size(step_size, lambda: float(problem.weights @ smoothness.values))
+        algorithm = dataclasses.replace(algorithm, step_size=first)
     if _is_auto(algorithm, "learning_rate"):
         algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
@@ -208,11 +210,11 @@ class _Smoothness:
         return np.maximum(theory.local_smoothness(self.problem), np.finfo(float).tiny ** 0.5)
 
 
-def _first_step_size(step_size: Any, problem: Problem, smoothness: _Smoothness) -> float:
-    """The user's start, or a multiple of the theory's s for the mean of the L_k: one sum over the sites."""
+def first_step_size(step_size: Any, smoothness: Callable[[], float]) -> float:
+    """The user's start, or a multiple of the theory's s for sum w_k L_k, which `smoothness` gives."""
     if isinstance(step_size, Auto):
         return step_size.start
-    return tuning.START * theory.step_size(float(problem.weights @ smoothness.values))
+    return tuning.START * theory.step_size(smoothness())
 
 
 def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedual.arrays import name_words, precision, random_key, wrap_key
 from fedual.engine.local_work import draw_indices
-from fedual.engine.round import COIN, MINIBATCH, PARTICIPATION, client_key, client_uniforms, uniform_draw
+from fedual.engine.round import COIN, MINIBATCH, PARTICIPATION, client_key, client_uniforms, uniform_number
 from fedual.protocols import Work
 from fedual.torch.bridge import to_jax, to_torch, tree_to_torch
 from fedual.torch.modules import weighted_sum
@@ -83,7 +83,7 @@ def one_round(problem: TorchProblem, method: Method, state: TorchState, every: i
     with precision(problem.dtype):
         key = jax.random.fold_in(wrap_key(random_key(state.seed)), number)
         p = float(method.schedule.p(state.schedule, number))
-        silent = bool(uniform_draw(jax.random.fold_in(key, COIN)) < p)
+        silent = bool(uniform_number(jax.random.fold_in(key, COIN)) < p)
         active = state.active
         if state.fresh and not method.participation.everyone:
             uniform = _uniforms(key, method.words)
