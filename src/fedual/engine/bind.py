@@ -139,8 +139,8 @@ def bind(
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
-    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
+    odds = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    method = Method(bare, tuple(oracles), tuple(limits), odds, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
 
 
