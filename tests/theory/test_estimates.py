@@ -30,7 +30,7 @@ def test_estimated_smoothness_is_twice_the_curvature_at_the_point():
 
 def test_curvature_without_bound_names_the_client():
     clients = fd.data.from_arrays([([[1.0]], [1]), ([[800.0]], [1])], names=["near", "far"])
-    with pytest.raises(ValueError, match="'far'.*start elsewhere"):
+    with pytest.raises(ValueError, match=r"'far'.*start elsewhere"):
         theory.smoothness(fd.Problem(fd.losses.poisson(), clients), [1.0])
 
 

@@ -55,6 +55,8 @@ def test_a_first_visit_says_nothing():
         assert tuple(map(float, tuning.movement(0.5, 1, old, new))) == (12.5, 0.5)
 
 
-@pytest.mark.parametrize(("contraction", "steps"), [(0.1, 1), (0.5, 4), (0.9, 22), (0.0, 1), (1 - 1e-5, 1000), (1, 1000)])
+@pytest.mark.parametrize(
+    ("contraction", "steps"), [(0.1, 1), (0.5, 4), (0.9, 22), (0.0, 1), (1 - 1e-5, 1000), (1, 1000)]
+)
 def test_local_steps_leave_a_tenth(contraction, steps):
     assert int(tuning.local_steps(contraction)) == steps

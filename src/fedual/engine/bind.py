@@ -115,6 +115,11 @@ def bind(
     participation = participation.bind(problem.clients.names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    if not participation.everyone and schedule.observes:
+        raise ValueError(
+            f"{type(schedule).__name__} does not allow partial participation: the gradients of those present do not add "
+            "up to that of f. Use schedules.Decay, or participation.Full."
+        )
     chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
     if algorithm.needs_chances and not (chances > 0).all():
         raise ValueError(
