@@ -166,8 +166,8 @@ def _run(problem: Problem, algorithm: Algorithm, schedule: Schedule | None, roun
 def summarize(table: polars.DataFrame) -> polars.DataFrame:
     """Per problem, method and tolerance: the best setting's count, the median over settings, the worst over seeds.
 
-    The best setting is chosen per seed. `ratio` is the largest over seeds of the method's best count to that of the best
-    fixed s of FedPD.
+    The best setting is chosen per seed. `ratio` is the largest over seeds of the method's best count to that of the
+    best fixed s of FedPD.
     """
     import polars as pl
 
