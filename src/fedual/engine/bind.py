@@ -109,32 +109,9 @@ def bind(
         ValueError: something does not fit; the message names it and the remedy.
         TypeError: an argument is of the wrong kind.
     """
-<<<<<<< HEAD
-    _check_kinds(algorithm, schedule, participation)
-    algorithm.check()
-    schedule = _schedule(algorithm, schedule)
-    participation = participation_module.Full() if participation is None else participation
-    participation = participation.bind(problem.clients.names)
-    if not participation.everyone and not algorithm.partial:
-        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
-    if not participation.everyone and schedule.observes:
-        raise ValueError(
-            f"{type(schedule).__name__} does not allow partial participation: the gradients of those present do not add "
-            "up to that of f. Use schedules.Decay, or participation.Full."
-        )
-    chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
-    if algorithm.needs_chances and not (chances > 0).all():
-        raise ValueError(
-            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
-            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
-        )
-    if problem.regularizer is not None and not algorithm.composite:
-        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
-=======
     names, composite = problem.clients.names, problem.regularizer is not None
     schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
     chances = chances.astype(problem.dtype)
->>>>>>> main
     whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
     if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
@@ -187,6 +164,11 @@ def rules(
     participation = participation.bind(names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    if not participation.everyone and schedule.observes:
+        raise ValueError(
+            f"{type(schedule).__name__} does not allow partial participation: the gradients of those present do not "
+            "add up to that of f. Use schedules.Decay, or participation.Full."
+        )
     chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
     if algorithm.needs_chances and not (chances > 0).all():
         raise ValueError(
