@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedual import algorithms, data, formulas, losses, oracles, schedules, theory
+from fedual.bench.communications import communications_to
 from fedual.engine import solve
 from fedual.problem import Problem
 
@@ -17,80 +18,69 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_on_reference", "draw_comparison", "draw_skipping", "measure_skipping"]
 
-_DIALS = np.geomspace(1e-4, 1, 13)
-_PROBABILITIES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
+_RATIOS = np.geomspace(1e-9, 1e-2, 15)
+_PROBABILITIES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 def measure_skipping(
-    epsilon: float = 1e-4,
-    dials: Sequence[float] = tuple(_DIALS.tolist()),
+    ratios: Sequence[float] = tuple(_RATIOS.tolist()),
     probabilities: Sequence[float] = _PROBABILITIES,
     seeds: Sequence[int] = range(5),
-    communications: int = 400,
+    communications: int = 500,
 ) -> polars.DataFrame:
-    """Communications to ||grad f||^2 <= epsilon for every p, as clients go from identical to opposed.
+    """Communications to ||grad f||^2 <= epsilon for every p, as clients become more alike: as epsilon/G^2 grows.
 
-    FedPD with exact local solutions and the theory's s on linear regressions whose L = 1 and G are exact
-    (`data.synthetic.least_squares`). A p fails where a seed does not get there within `communications`.
+    FedPD with exact local solutions and the theory's s on quadratics of condition 10 with Hessians and minimizers of
+    their own (`data.synthetic.quadratics`, one set of data per seed), G at the common minimizer. Moving the clients'
+    minimizers together by a factor scales all iterates, G and the gradients by it, so one run per p and seed
+    serves every epsilon/G^2. A p fails where a seed does not get there within `communications`.
 
     Args:
-        epsilon: the accuracy, for ||grad f||^2.
-        dials: how unlike the clients are, 0 to 1.
-        probabilities: values of p, the first of them 0.
-        seeds: of the coin.
-        communications: the limit.
+        ratios: values of epsilon/G^2.
+        probabilities: values of p, 0 among them.
+        seeds: of the data and the coin.
+        communications: the limit, in the mean.
 
     Returns:
-        Columns dial, ratio (epsilon/G^2), p, communications (mean over seeds; infinity where one fails).
+        Columns ratio, p, communications (mean over seeds; infinity where one fails).
     """
     import polars
 
-    rows = []
-    for dial in dials:
-        made = data.synthetic.least_squares(dial)
+    needed = np.zeros((len(probabilities), len(seeds), len(ratios)))
+    for j, seed in enumerate(seeds):
+        made = data.synthetic.quadratics(seed=seed)
         problem = Problem(losses.least_squares(), made.clients, weights="uniform")
         algorithm = algorithms.FedPD(oracles.Exact(), step_size=theory.step_size(made.smoothness))
-        for p in probabilities:
-            rounds = int(communications / (1 - p))
-            found = [
-                solve(problem, algorithm, rounds, schedules.Skip(p), seed=seed, tolerance=epsilon) for seed in seeds
-            ]
-            counts = [s.history.last("communications") if s.converged else np.inf for s in found]
-            rows.append(
-                {
-                    "dial": dial,
-                    "ratio": epsilon / made.dissimilarity**2,
-                    "p": p,
-                    "communications": float(np.mean(counts)),
-                }
-            )
+        for i, p in enumerate(probabilities):
+            found = solve(problem, algorithm, int(communications / (1 - p)), schedules.Skip(p), seed=seed)
+            needed[i, j] = [communications_to(found, ratio * made.dissimilarity**2) for ratio in ratios]
+    mean = needed.mean(axis=1)
+    rows = [
+        {"ratio": ratio, "p": p, "communications": float(mean[i, k])}
+        for i, p in enumerate(probabilities)
+        for k, ratio in enumerate(ratios)
+    ]
     return polars.DataFrame(rows)
 
 
 def draw_skipping(table: polars.DataFrame) -> Figure:
-    """Share of communications saved by the best p, and that p, against epsilon/G^2, with the theory's p over them."""
+    """Share of communications saved by the best p, and the largest p that works, with the theory's p over them."""
     import polars as pl
     from matplotlib.figure import Figure
 
-    never = table.filter(pl.col("p") == 0).select("dial", plain="communications")
-    best = (
-        table.sort("communications", "p")
-        .group_by("dial", maintain_order=True)
-        .first()
-        .join(never, on="dial")
-        .with_columns(saved=1 - pl.col("communications") / pl.col("plain"))
-        .sort("ratio")
-    )
-    largest = table.filter(pl.col("communications").is_finite()).group_by("ratio").agg(pl.col("p").max()).sort("ratio")
+    works = table.filter(pl.col("communications").is_finite())
+    never = works.filter(pl.col("p") == 0).select("ratio", plain="communications")
+    shown = works.join(never, on="ratio").group_by("ratio").agg(
+        largest=pl.col("p").max(), saved=(1 - pl.col("communications") / pl.col("plain")).max()
+    ).sort("ratio")  # fmt: skip
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
-    axes.plot(best["ratio"], best["saved"], "o-", label="communications saved by the best p, measured")
-    axes.plot(largest["ratio"], largest["p"], "s:", label="largest p that reaches epsilon, measured")
-    ratios = np.geomspace(best["ratio"].min(), best["ratio"].max(), 300)
+    axes.plot(shown["ratio"], shown["saved"], "o-", label="communications saved by the best p, measured")
+    axes.plot(shown["ratio"], shown["largest"], "s:", label="largest p that reaches epsilon, measured")
     for form in formulas.FORMS:
-        p = [theory.skip_probability(float(r), 1.0, 1.0, form=form) for r in ratios]  # type: ignore[arg-type]
-        axes.plot(ratios, p, lw=1, label=f"p of theory, {form}")
-    axes.set(xscale="log", xlabel="epsilon / G²", ylabel="share of rounds", ylim=(0, 1))
+        p = [theory.skip_probability(ratio, 1.0, 1.0, form=form) for ratio in shown["ratio"]]  # type: ignore[arg-type]
+        axes.plot(shown["ratio"], p, lw=1, label=f"p of theory, {form}")
+    axes.set(xscale="log", xlabel="epsilon / G²", ylabel="share of rounds", ylim=(-0.02, 1))
     axes.legend(fontsize="small")
     return figure
 
