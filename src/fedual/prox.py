@@ -104,8 +104,8 @@ def box(low: float, high: float, intercept: bool | int = False) -> Regularizer:
     """
     if not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(f"low = {low!r} must be at most high = {high!r}.")
-    bounds = (float(b) if np.ndim(b) == 0 else np.asarray(b, float) for b in (low, high))
-    return Box(*bounds, _count(intercept))
+    lowest, highest = (float(b) if np.ndim(b) == 0 else np.asarray(b, float) for b in (low, high))
+    return Box(lowest, highest, _count(intercept))
 
 
 def nuclear(shape: tuple[int, int], strength: float) -> Regularizer:

@@ -115,16 +115,16 @@ def bind(
     participation = participation.bind(problem.clients.names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
-    chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
-    if algorithm.needs_chances and not (chances > 0).all():
+    every_chance = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
+    if algorithm.needs_chances and not (every_chance > 0).all():
         raise ValueError(
             f"{algorithm.name} with these settings divides by every client's chance of taking part; "
             f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
         )
     if problem.regularizer is not None and not algorithm.composite:
         raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
-    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
-    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
+    number = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (number and int(clients_at_once) >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
@@ -149,7 +149,7 @@ def bind(
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    chances = tuple(every_chance[np.asarray(bucket.index)] for bucket in layout.buckets)
     method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
 
