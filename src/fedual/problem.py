@@ -23,7 +23,7 @@ from fedual.local import Local
 from fedual.protocols import Loss, Regularizer
 from fedual.reference import Minimum, minimize
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "client_weights"]
 
 
 class Problem:
@@ -66,7 +66,7 @@ class Problem:
         self.regularizer = regularizer
         self.dtype = str(np.dtype(dtype))
         self.sizes = clients.sizes
-        self.weights = _weights(weights, self.sizes, clients.names)
+        self.weights = client_weights(weights, self.sizes, clients.names)
         for k in range(len(clients)):
             shape = self._prepared(k)[0].shape[1:]
         self.feature_shape: tuple[int, ...] = shape
@@ -243,7 +243,8 @@ class Problem:
         return minimize(self, tolerance)
 
 
-def _weights(weights: Any, sizes: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def client_weights(weights: Any, sizes: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """w_k, shape `(K,)`, summing to 1, from what the user gave for `weights`."""
     if isinstance(weights, str):
         if weights not in ("samples", "uniform"):
             raise ValueError(f"weights = {weights!r} must be 'samples', 'uniform' or one positive number per client.")
