@@ -77,20 +77,20 @@ class Layout:
         devices: int = 1,
         rows: int = 0,
     ) -> None:
-        groups = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
+        group_of = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
         self.groups: list[int] = []
         self.members: list[np.ndarray] = []
         buckets = []
-        for group in np.unique(groups):
-            for members in split_by_size(np.flatnonzero(groups == group), sizes):
+        for group in np.unique(group_of):
+            for members in split_by_size(np.flatnonzero(group_of == group), sizes):
                 filled = np.concatenate([members, np.repeat(members[-1:], -len(members) % devices)])
                 real = np.arange(len(filled)) < len(members)
                 length = max(rows, int(sizes[members].max()))
                 row_weights = (np.arange(length) < sizes[filled, None]) / sizes[filled, None]
-                stacked = _stack(data, filled, length, dtype)
+                features, targets = _stack(data, filled, length, dtype)
                 buckets.append(
                     Bucket(
-                        rows=Rows(*stacked, row_weights.astype(dtype)),
+                        rows=Rows(features, targets, row_weights.astype(dtype)),
                         count=sizes[filled].astype(np.int32),
                         weight=np.where(real, weights[filled], 0).astype(dtype),
                         words=np.array([name_words(names[k]) for k in filled], dtype=np.uint32),

@@ -103,6 +103,7 @@ class Oracle:
     `carries` says whether `carry` survives from round to round (True) or is made anew by `init` at each (False).
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     carries: ClassVar[bool] = False
 
     def check(self, loss: Loss) -> None:
@@ -189,6 +190,7 @@ class Algorithm:
     evaluates); the `why_not_...` texts explain a refusal.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     silent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     composite: ClassVar[bool] = False

@@ -112,8 +112,8 @@ def bind(
     names, composite = problem.clients.names, problem.regularizer is not None
     schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
     chances = chances.astype(problem.dtype)
-    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
-    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
+    number = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (number and int(clients_at_once) >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)

@@ -212,7 +212,7 @@ def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
 
 
 def all_clients(
-    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Any, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip

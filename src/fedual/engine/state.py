@@ -103,7 +103,7 @@ def duals(algorithm: Any, clients: Any, records: Any) -> Any:
     return jax.vmap(one)(clients, records)
 
 
-def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
+def start_state(bound: Any, theta: Any, seed: int) -> RunState:
     """The state before round 1, from a bound method (see `engine.bind`) and theta^(0)."""
     algorithm, layout = bound.method.algorithm, bound.layout
     theta = jnp.asarray(theta)

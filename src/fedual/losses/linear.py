@@ -25,7 +25,7 @@ class LinearPredictor(Loss):
     """
 
     bound: ClassVar[float | None] = None
-    offset: ClassVar[bool] = False
+    offset: bool = False
     l2: Any
     intercept: bool
 
