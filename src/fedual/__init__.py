@@ -25,9 +25,11 @@ if TYPE_CHECKING:
         ProxSkip,
     )
     from fedual.clients import Clients
+    from fedual.comparison import Comparison, compare
     from fedual.engine import Sweep, iterate, solve, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.protocols import Auto
     from fedual.runs import load
     from fedual.solution import History, Solution
 
@@ -37,7 +39,9 @@ __all__ = [
     "ADMM",
     "SCAFFOLD",
     "AFedPD",
+    "Auto",
     "Clients",
+    "Comparison",
     "FedADMM",
     "FedAvg",
     "FedDR",
@@ -52,6 +56,7 @@ __all__ = [
     "ProxSkip",
     "Solution",
     "Sweep",
+    "compare",
     "data",
     "infer",
     "iterate",
@@ -73,9 +78,11 @@ _HOMES = {
         "ProxSkip",
     ),
     "fedual.clients": ("Clients",),
+    "fedual.comparison": ("Comparison", "compare"),
     "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
     "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.protocols": ("Auto",),
     "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
 }  # fmt: skip

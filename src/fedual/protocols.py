@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedual.arrays import record
 from fedual.local import Local, Rows, Subproblem
 
-__all__ = ["Algorithm", "FirstOrder", "Loss", "Oracle", "Participation", "Regularizer", "Schedule", "Work"]
+__all__ = ["Algorithm", "Auto", "FirstOrder", "Loss", "Oracle", "Participation", "Regularizer", "Schedule", "Work"]
 
 
 class Loss:
@@ -124,6 +125,7 @@ class FirstOrder(Oracle):
     implement `step`.
     """
 
+    contracts: ClassVar[bool] = False
     steps: Any
     batch_size: Any = None
 
@@ -143,6 +145,13 @@ class FirstOrder(Oracle):
         """Sample gradients that one step evaluates for a client of `count` rows."""
         return count if self.batch_size is None else self.batch_size
 
+    def contraction(self, rho: Any) -> Any:
+        """What one step leaves of the distance to the subproblem's solution, for convex f_k.
+
+        Where `contracts` is set, `steps="auto"` makes as many steps as `tuning.local_steps` asks.
+        """
+        raise NotImplementedError
+
     def rate(self, subproblem: Subproblem) -> Any:
         """The learning rate in force for this subproblem; NaN for an oracle without one."""
         return resolve_rate(getattr(self, "learning_rate", np.nan), subproblem.rho)
@@ -151,6 +160,21 @@ class FirstOrder(Oracle):
 def resolve_rate(rate: Any, rho: Any) -> Any:
     """A number as it is; a function of rho (an automatic rate) evaluated at it."""
     return rate(rho) if callable(rate) else rate
+
+
+@record
+class Auto:
+    """`step_size="auto"` with a start of your own: s is adapted from there, and no constant of the data is needed.
+
+    Args:
+        start: the first s, > 0.
+
+    Example:
+        >>> import fedual as fd
+        >>> algorithm = fd.FedPD(step_size=fd.Auto(start=1.0))
+    """
+
+    start: Any
 
 
 class Algorithm:
@@ -251,6 +275,7 @@ class Schedule:
     """Whether a round skips the communication. One coin for the whole federation."""
 
     never_skips: ClassVar[bool] = False
+    observes: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raise ValueError where a field is out of range, naming it."""
@@ -258,6 +283,16 @@ class Schedule:
     def init(self) -> Any:
         """The schedule's first state, any pytree."""
         return ()
+
+    def observe(self, state: Any, gradient: Any, square: Any) -> Any:
+        """Where `observes` is set, at the beginning of every stretch: the participants' weighted means of grad f_k and
+        of ||grad f_k||^2 at the model that they received. They add both to their next message.
+        """
+        return state
+
+    def communicated(self, state: Any) -> Any:
+        """That message arrived: what was observed may be used from now on."""
+        return state
 
     def p(self, state: Any, round: Any) -> Any:
         """p of round `round` (1, 2, ...): the probability of skipping."""

@@ -78,9 +78,8 @@ def group(groups: Sequence[int], strength: float) -> Regularizer:
 
     Example:
         >>> import fedual as fd
-        >>> shrunk = fd.prox.group([0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.5, 7.0], 2.5**0.5)
-        >>> [round(float(v), 3) for v in shrunk]
-        [1.658, 2.211, 0.0, 7.0]
+        >>> fd.prox.group([0, 0, 0, 0, 1, -1], 1.0).prox([3.0, 4.0, 0.0, 0.0, 1.0, 7.0], 1.25).tolist()
+        [1.5, 2.0, 0.0, 0.0, 0.0, 7.0]
     """
     labels = np.asarray(groups)
     if labels.ndim != 1 or labels.dtype.kind not in "iu" or (labels < -1).any():

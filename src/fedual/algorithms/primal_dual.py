@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from fedual.arrays import record
 from fedual.local import Subproblem
-from fedual.protocols import Algorithm, Work
+from fedual.protocols import Algorithm, Auto, Work
 
 __all__ = ["ADMM", "FedPD", "PrimalDual"]
 
@@ -44,7 +44,7 @@ class PrimalDual(Algorithm):
     )
 
     def check(self) -> None:
-        s = self.step_size
+        s = self.step_size.start if isinstance(self.step_size, Auto) else self.step_size
         if s != "auto" and (isinstance(s, bool | str) or not 0 < s < float("inf")):
             raise ValueError(f"step_size = {s!r} must be a positive finite number (the penalty parameter s) or 'auto'.")
 

@@ -57,10 +57,7 @@ def datasets() -> None:
     print_table(
         "Data sets: [data] source = ...",
         ("name", "clients", "rows", "features", "task", "installed"),
-        [
-            (e.name, str(e.silos), str(e.rows), str(e.features), e.task, "yes" if e.available else "no")
-            for e in entries
-        ],
+        [(e.name, str(e.silos), str(e.rows), str(e.features), e.task, "yes" if e.available else "no") for e in entries],
     )
     for entry in entries:
         typer.echo(f"{entry.name}: {entry.title}. One client per {entry.silo}.")
@@ -87,10 +84,14 @@ def inspect(
 
 
 def new(
-    files: Annotated[list[Path] | None, typer.Argument(help="One table per site, or one with --site; none: flights.")] = None,
+    files: Annotated[
+        list[Path] | None, typer.Argument(help="One table per site, or one with --site; none: flights.")
+    ] = None,
     target: Target = None,
     site: Site = None,
-    out: Annotated[Path, typer.Option(help="The experiment; the schema is written beside it.")] = Path("experiment.toml"),
+    out: Annotated[Path, typer.Option(help="The experiment; the schema is written beside it.")] = Path(
+        "experiment.toml"
+    ),
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
     """Write an experiment that runs as it is, and a schema of the tables to check and correct."""

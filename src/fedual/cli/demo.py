@@ -93,9 +93,7 @@ def compare(experiment: Experiment, outcome: Outcome) -> tuple[float, float, dic
         "FedAvg": (average.theta, GLOBAL),
         "alone": (alone, LOCAL),
     }
-    evaluated = {
-        name: evaluate(loss, experiment.test, theta, names, label) for name, (theta, label) in models.items()
-    }
+    evaluated = {name: evaluate(loss, experiment.test, theta, names, label) for name, (theta, label) in models.items()}
     excess = [(value - minimum.value) / abs(minimum.value) for value in (solution.objective, average.objective)]
     return excess[0], excess[1], evaluated
 

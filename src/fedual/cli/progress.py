@@ -83,7 +83,9 @@ class Display:
             self.live.update(Text(f"{self.title}: preparing (loading, compiling) ..."))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self.live is not None:
             self.live.stop()
 

@@ -21,7 +21,9 @@ __all__ = ["Devices", "Quiet", "end", "resume", "run"]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show nothing but errors.")]
 Devices = Annotated[
     str | None,
-    typer.Option(help="Processor cores to share the clients out over: a number, or auto. More are faster on large data."),
+    typer.Option(
+        help="Processor cores to share the clients out over: a number, or auto. More are faster on large data."
+    ),
 ]
 
 

@@ -29,7 +29,9 @@ def figure(value: float | None, digits: int = 4) -> str:
     return "n/a" if value is None or math.isnan(value) else f"{value:.{digits}g}"
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None) -> None:
+def print_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None
+) -> None:
     """A table, the first column text, the others figures."""
     table = Table(title=title, title_justify="left", title_style="bold")
     for number, column in enumerate(columns):

@@ -14,12 +14,12 @@ import numpy as np
 from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
-from fedual import theory
+from fedual import theory, tuning
 from fedual.arrays import record, static
 from fedual.layout import Layout, block_size, map_clients
 from fedual.local import Local
 from fedual.problem import Problem
-from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
+from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
 
 __all__ = ["Bound", "InverseSmoothness", "Method", "bind"]
 
@@ -48,6 +48,7 @@ class Method:
         chances: per bucket, every client's probability of taking part in a stretch, NaN where the rule has none.
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
+        adapts: whether s follows the run, see `fedual.tuning`.
     """
 
     algorithm: Algorithm
@@ -57,6 +58,7 @@ class Method:
     schedule: Schedule
     participation: Participation
     blocks: tuple[int, ...] = static()
+    adapts: bool = static()
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,11 @@ def bind(
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
-    if getattr(algorithm, "step_size", None) == "auto":
-        algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
-    if getattr(algorithm, "learning_rate", None) == "auto":
+    step_size = getattr(algorithm, "step_size", None)
+    adapts = isinstance(step_size, Auto) or _is_auto(algorithm, "step_size")
+    if adapts:
+        algorithm = dataclasses.replace(algorithm, step_size=_first_step_size(step_size, problem, smoothness))
+    if _is_auto(algorithm, "learning_rate"):
         algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
     layout = problem.layout(groups=groups, devices=devices)
@@ -145,7 +149,7 @@ def bind(
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
     chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
-    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
+    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
 
 
@@ -173,20 +177,21 @@ def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
 
 
 class _Smoothness:
-    """L_k of every client, computed when first needed."""
+    """L_k of every client, computed when first needed; where it is an estimate, at the loss's default start."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     @cached_property
     def values(self) -> np.ndarray:
-        bound = self.problem.smoothness()
-        if bound is None:
-            raise ValueError(
-                f"{type(self.problem.loss).__name__} has no known smoothness constant; give step_size and "
-                "learning_rate as numbers."
-            )
-        return np.maximum(bound, np.finfo(float).tiny ** 0.5)
+        return np.maximum(theory.local_smoothness(self.problem), np.finfo(float).tiny ** 0.5)
+
+
+def _first_step_size(step_size: Any, problem: Problem, smoothness: _Smoothness) -> float:
+    """The user's start, or a multiple of the theory's s for the mean of the L_k: one sum over the sites."""
+    if isinstance(step_size, Auto):
+        return step_size.start
+    return tuning.START * theory.step_size(float(problem.weights @ smoothness.values))
 
 
 def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:
@@ -217,10 +222,10 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
 def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:
     """Numbers for "auto", one static number of steps, and the steps per client where they differ."""
     changes: dict[str, Any] = {}
-    if getattr(oracle, "learning_rate", None) == "auto":
+    if _is_auto(oracle, "learning_rate"):
         factor = 0.25 if isinstance(oracle, oracle_module.SVRG) else 1.0
         changes["learning_rate"] = InverseSmoothness(smoothness.values, factor)
-    if getattr(oracle, "gamma", None) == "auto":
+    if _is_auto(oracle, "gamma"):
         changes["gamma"] = 1 / smoothness.values
     refresh = getattr(oracle, "refresh", 1)
     if not algorithm.starts_at_model and isinstance(refresh, int) and refresh > 1:
@@ -229,13 +234,24 @@ def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm
             "carried from the last local iterate is wrong. Use refresh=1, or a primal-dual method."
         )
     limits = None
-    if isinstance(oracle, FirstOrder):
+    follows_s = hasattr(algorithm, "step_size") and _is_auto(oracle, "steps")
+    if isinstance(oracle, FirstOrder) and not (follows_s and oracle.contracts):
         steps = _steps(oracle, problem)
         changes["steps"] = int(steps.max())
         limits = None if (steps == steps[0]).all() else steps
-    for name in ("learning_rate", "gamma", "batch_size", "refresh", "tolerance"):
-        _check_positive(name, getattr(oracle, name, None))
+    for name in ("learning_rate", "gamma", "tolerance", "batch_size", "refresh", "max_steps", "memory"):
+        value = getattr(oracle, name, None)
+        if name in changes or value is None or callable(value):
+            continue
+        _check_positive(name, value, whole=name not in ("learning_rate", "gamma", "tolerance"))
+        if isinstance(value, list | tuple):
+            changes[name] = np.asarray(value)
     return dataclasses.replace(oracle, **changes) if changes else oracle, limits
+
+
+def _is_auto(owner: Any, name: str) -> bool:
+    value = getattr(owner, name, None)
+    return isinstance(value, str) and value == "auto"
 
 
 def _steps(oracle: Any, problem: Problem) -> np.ndarray:
@@ -246,19 +262,17 @@ def _steps(oracle: Any, problem: Problem) -> np.ndarray:
             raise ValueError(f"steps = {oracle.steps!r} and epochs = {epochs!r}: give one of the two.")
         _check_positive("epochs", epochs)
         return np.maximum(1, np.round(epochs * sizes / oracle.batch_size)).astype(int)
-    steps = _AUTO_STEPS if oracle.steps == "auto" else oracle.steps
+    steps = _AUTO_STEPS if _is_auto(oracle, "steps") else oracle.steps
     array = np.asarray(steps)
     if array.dtype.kind not in "iu" or array.shape not in ((), sizes.shape) or (array < 1).any():
         raise ValueError(f"steps = {steps!r} must be an integer >= 1, or one per client.")
     return np.broadcast_to(array, sizes.shape)
 
 
-def _check_positive(name: str, value: Any) -> None:
-    if value is None or isinstance(value, str) or callable(value):
-        return
+def _check_positive(name: str, value: Any, whole: bool = False) -> None:
     array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"{name} = {value!r} must be positive and finite.")
+    if array.dtype.kind not in ("iu" if whole else "iuf") or not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"{name} = {value!r} must be {'an integer >= 1' if whole else 'positive and finite'}.")
 
 
 def _per_client(problem: Problem, index: np.ndarray, leaf: Any) -> Any:

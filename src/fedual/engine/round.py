@@ -10,17 +10,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedual import tuning
 from fedual.arrays import record, squared_norm, where, wrap_key
+from fedual.engine import watch
 from fedual.engine.bind import Method
-from fedual.engine.local_work import work
+from fedual.engine.local_work import limits, work
 from fedual.engine.state import Device, duals
 from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
-__all__ = ["NOT_FINITE", "REACHED", "RUNNING", "Control", "Data", "Row", "one_round"]
+__all__ = ["GROWS", "NOT_FINITE", "REACHED", "RUNNING", "STALLS", "Control", "Data", "Row", "one_round"]
 
-RUNNING, REACHED, NOT_FINITE = 0, 1, 2
+RUNNING, REACHED, NOT_FINITE, GROWS, STALLS = range(5)
 _COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
@@ -78,6 +80,8 @@ class Sums(NamedTuple):
     weight: Any
     participants: Any
     evaluations: Any
+    movement: Any  # for the rule for s, () where it is fixed
+    observed: Any  # grad f_k and its square at the received model, () where the schedule does not ask
 
 
 def _total(tree: Any, axis: str | None) -> Any:
@@ -103,7 +107,7 @@ def one_round(
         uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
         active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
 
-    step = partial(_clients, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    step = partial(_clients, method, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
         for b, o, limit, chance, block, c, y, r in zip(
@@ -120,12 +124,21 @@ def one_round(
         algorithm.aggregate(state.server, sums.message, sums.weight, prox),
         (state.server, state.broadcast),
     )
+    step_size, tuner = state.step_size, state.tuner
+    if method.adapts:
+        tuner, step_size = where(communicated, tuning.adapt(tuner, step_size, sums.movement), (tuner, step_size))
+    schedule = state.schedule
+    if method.schedule.observes:
+        means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
+        schedule = where(state.fresh, method.schedule.observe(schedule, *means), schedule)
+        schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
         clients = tuple(
             where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
         )
     primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+    scales = jax.tree.map(jnp.maximum, scales, state.scales)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
         number % control.every == 0,
@@ -149,10 +162,15 @@ def one_round(
     reached |= communicated & (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
     bad = _first_bad(data, records, theta, axis)
     nobody = data.words.shape[0] + 1
-    code = jnp.where(bad < nobody, NOT_FINITE, jnp.where(reached, REACHED, RUNNING)).astype(jnp.int32)
+    seen, grows, stalls = watch.look(state.watch, number, theta, objective, stationarity)
+    asked = (control.tolerance >= 0) | (control.relative >= 0)
+    code = jnp.select(
+        [bad < nobody, reached, grows, stalls & asked], [NOT_FINITE, REACHED, GROWS, STALLS], RUNNING
+    ).astype(jnp.int32)
     new = dataclasses.replace(
         state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
-        broadcast=broadcast, clients=clients, carries=carries, records=records, mean=mean,
+        broadcast=broadcast, clients=clients, carries=carries, records=records, schedule=schedule,
+        step_size=step_size, tuner=tuner, mean=mean, scales=scales, watch=seen,
     )  # fmt: skip
     return new, row, code, bad
 
@@ -167,7 +185,7 @@ def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
 
 
 def _clients(
-    algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    method: Method, algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
@@ -180,8 +198,8 @@ def _clients(
         return client, algorithm.subproblem(client)
 
     def end(
-        entry: Any, local: Any, o: Any, chance: Any, client: Any, subproblem: Any, record: Any, x: Any, steps: Any,
-        spent: Any,
+        entry: Any, local: Any, o: Any, chance: Any, before: Any, observed: Any, client: Any, subproblem: Any,
+        record: Any, x: Any, steps: Any, spent: Any,
     ) -> Any:  # fmt: skip
         rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
         new, message = algorithm.update(client, x, Work(steps, rate, local.gradient, chance))
@@ -191,23 +209,36 @@ def _clients(
         if algorithm.silent:
             done = where(silent, algorithm.skip(new, message, prox), done)
         finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
+        moved: Any = ()
+        if method.adapts:
+            moved = tuning.movement(entry.weight, record.visits, before, (new.model, algorithm.dual(new)))
         record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
         sums = Sums(
             jax.tree.map(lambda leaf: entry.weight * leaf, message),
             entry.weight,
             entry.real.astype(jnp.int32),
             jnp.where(entry.real, spent, 0).astype(x.dtype),
+            moved,
+            jax.tree.map(lambda leaf: entry.weight * leaf, observed),
         )
         return done, record, sums
 
     def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, limits, odds), (client, carry, record) = fixed, changing
+        (entry, o, given, odds), (client, carry, record) = fixed, changing
+        before = (client.model, duals(algorithm, client, record)) if method.adapts else ()
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
         keys = jax.vmap(partial(_client_key, key))(entry.words)
-        x, kept, spent = work(o, local, subproblem, carry, record.visits, limits, keys)
-        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limits is None else limits
-        client, record, sums = jax.vmap(end)(entry, local, o, odds, client, subproblem, record, x, steps, spent)
+        limit = limits(o, subproblem, given)
+        x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
+        observed: Any = ()
+        if method.schedule.observes:
+            observed = _observe(local, client.anchor, state.fresh)
+            spent += jnp.where(state.fresh, entry.count, 0)
+        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limit is None else limit
+        client, record, sums = jax.vmap(end)(
+            entry, local, o, odds, before, observed, client, subproblem, record, x, steps, spent
+        )
         return (client, kept if o.carries else (), record), sums
 
     fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
@@ -217,6 +248,14 @@ def _clients(
     chosen = None if active is None else active[bucket.index]
     (clients, carries, records), sums = sum_clients(advance, fixed, changing, zero, block, chosen)
     return clients, carries, records, sums
+
+
+def _observe(local: Any, received: Any, fresh: Any) -> tuple[Any, Any]:
+    """grad f_k and ||grad f_k||^2 at the model received, in the first round of a stretch; zeros in the others."""
+    gradient = lax.cond(
+        fresh, lambda: jax.vmap(lambda f, x: f.gradient(x))(local, received), lambda: jnp.zeros_like(received)
+    )
+    return gradient, jnp.sum(gradient**2, axis=1)
 
 
 def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:

@@ -15,8 +15,9 @@ from jax.sharding import Mesh
 from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
-from fedual.engine.round import NOT_FINITE, REACHED, RUNNING, Control, Data, Row
+from fedual.engine.round import GROWS, NOT_FINITE, REACHED, RUNNING, STALLS, Control, Data, Row
 from fedual.engine.state import RunState, duals, start_state
+from fedual.engine.watch import PATIENCE
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -222,7 +223,13 @@ class Run:
         client = jax.tree.map(lambda leaf: leaf[0], state.device.clients[0])
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like)
         message = jax.eval_shape(lambda c: algorithm.update(c, c.model, work)[1], client)
-        return tree_bytes(message), tree_bytes(state.device.broadcast)
+        up, down = tree_bytes(message), tree_bytes(state.device.broadcast)
+        number = client.model.dtype.itemsize
+        if self.bound.method.adapts:  # two movements up, s down
+            up, down = up + 2 * number, down + number
+        if self.bound.method.schedule.observes:  # a gradient and its square up, p down
+            up, down = up + tree_bytes(client.model) + number, down + number
+        return up, down
 
     def solution(self, state: RunState, code: int, bad: int, rounds: int) -> Solution:
         """The verdict on a state."""
@@ -239,6 +246,23 @@ class Run:
             reason = f"in round {done + 1} the result of {who} was not finite; the state is that after round {done}."
             remedy = (
                 "Take a smaller learning rate or step_size, or 'auto'; check that client's data for extreme values."
+            )
+        elif code == GROWS:
+            status = "diverged"
+            reason = (
+                f"after round {done} the stationarity is a million times what it was in the first rounds, "
+                f"{state.history.last('stationarity'):.3g}, and the objective has grown."
+            )
+            remedy = "Take a smaller learning rate or step_size, or 'auto'. `solution.best` has the best model seen."
+        elif code == STALLS:
+            status = "stalled"
+            reason = (
+                f"round {done}: the stationarity made no progress for {PATIENCE} rounds; its best, "
+                f"{float(state.device.watch.best):.3g}, is of round {int(state.device.watch.round)}."
+            )
+            remedy = (
+                "Where p > 0 is constant, let it go to 0 (schedules.Decay, schedules.Adaptive); take an exact or "
+                "variance-reduced oracle, or a method without bias. `solution.best` has the best model seen."
             )
         elif self.tolerance is not None or self.relative is not None:
             reason = f"{done} rounds were done without reaching the tolerance."
@@ -266,5 +290,11 @@ class Views:
             return self.bound.layout.gather([duals(algorithm, *part) for part in parts])
 
     def step_size(self) -> float:
-        s = float(self.state.device.step_size)
+        """s of the last round, 1 for a method without one."""
+        s = self.state.history.last("s")
         return s if np.isfinite(s) else 1.0
+
+    def best(self) -> tuple[np.ndarray, int, float]:
+        """The evaluated model of the lowest stationarity, its round, and that stationarity."""
+        watch = self.state.device.watch
+        return np.asarray(watch.theta), int(watch.round), float(watch.best)

@@ -9,7 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedual import tuning
 from fedual.arrays import random_key, record, static
+from fedual.engine import watch
 from fedual.solution import History
 
 __all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
@@ -47,8 +49,12 @@ class Device:
         clients, carries, records: states of clients, oracles, and the driver's records.
         schedule: the schedule's state.
         step_size: s in force, NaN for a method without one.
+        tuner: the memory of the rule for s, `()` where s is fixed.
         mean: sum of w_k theta_k, shape `(d,)`.
+        scales: the largest (sum w_k ||theta_k||^2)^(1/2) and (sum w_k ||lambda_k||^2)^(1/2) so far.
+        watch: see `engine.watch`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -62,8 +68,12 @@ class Device:
     records: Any
     schedule: Any
     step_size: Any
+    tuner: Any
     mean: Any
+    scales: Any
+    watch: Any
     key: Any
+    start: Any
 
 
 @record
@@ -116,7 +126,11 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         records=tuple(stack(bucket, record) for bucket in layout.buckets),
         schedule=bound.method.schedule.init(),
         step_size=s,
+        tuner=tuning.start(s) if bound.method.adapts else (),
         mean=theta,
+        scales=(jnp.zeros_like(s), jnp.zeros_like(s)),
+        watch=watch.start(theta),
         key=random_key(seed),
+        start=theta,
     )
     return RunState(device, History(), seed)

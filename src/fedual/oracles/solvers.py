@@ -66,11 +66,12 @@ class Exact(Oracle):
 class Newton(Oracle):
     """Damped Newton steps until the subproblem's gradient norm is at most `tolerance`.
 
-    A step that is no descent direction is replaced by the gradient, an overlong one is halved until the value falls
-    (a value that is not finite counts as no fall), and where nothing falls any more the iteration ends.
+    A step that is no descent direction is replaced by a gradient step, an overlong one is halved until the value falls
+    (a value that is not finite counts as no fall), and where nothing falls any more the iteration ends. A start whose
+    gradient is not finite gives NaN, which ends the run with the client named.
 
     Args:
-        tolerance: on the norm of the subproblem's gradient, relative to 1 + its norm at the start.
+        tolerance: on the norm of the subproblem's gradient, relative to 1 + ||linear||.
         max_steps: at most this many steps a round.
 
     Example:
@@ -79,7 +80,7 @@ class Newton(Oracle):
     """
 
     tolerance: Any = 1e-10
-    max_steps: int = static(default=50)
+    max_steps: int = static(default=200)
 
     def solve(self, local: Local, subproblem: Subproblem, carry: Any) -> tuple[jax.Array, Any, Any]:
         def slope(x: Any) -> Any:
@@ -90,17 +91,20 @@ class Newton(Oracle):
 
         def descend(state: Any) -> Any:
             x, gradient, number, evaluated, _ = state
-            matrix = local.hessian(x) + subproblem.rho * jnp.eye(x.size, dtype=x.dtype)
-            newton = -jnp.linalg.solve(matrix, gradient)
+            hessian = local.hessian(x)
+            scale = jnp.sum(jnp.abs(jnp.diag(hessian))) + subproblem.rho
+            # The least that rounding leaves of any curvature; without it a start far up an exponential is singular.
+            shift = subproblem.rho + 4 * jnp.finfo(x.dtype).eps * scale
+            newton = -jnp.linalg.solve(hessian + shift * jnp.eye(x.size, dtype=x.dtype), gradient)
             usable = jnp.all(jnp.isfinite(newton)) & (jnp.vdot(newton, gradient) < 0)
-            direction = jnp.where(usable, newton, -gradient)
+            direction = jnp.where(usable, newton, -gradient / jnp.where(scale > 0, scale, 1))
             step, tried = _backtrack(value, slope, x, direction, gradient)
             new = x + step * direction
             return new, slope(new), number + 1, evaluated + 2 + tried, step > 0
 
-        start = subproblem.start
-        first = slope(start)
-        goal = self.tolerance * (1 + jnp.linalg.norm(first))
+        first = slope(subproblem.start)
+        start = _nan_unless_finite(first, subproblem.start)
+        goal = self.tolerance * (1 + jnp.linalg.norm(subproblem.linear))
 
         def unsolved(state: Any) -> Any:
             _, gradient, number, _, moved = state
@@ -108,6 +112,11 @@ class Newton(Oracle):
 
         x, _, _, evaluated, _ = lax.while_loop(unsolved, descend, (start, first, 0, 1, True))
         return x, carry, evaluated * local.count
+
+
+def _nan_unless_finite(gradient: Any, start: Any) -> Any:
+    """The start itself; NaN where no descent from it is possible, so that it is not taken for an answer."""
+    return jnp.where(jnp.all(jnp.isfinite(gradient)), start, jnp.nan)
 
 
 def _backtrack(value: Any, slope: Any, x: Any, direction: Any, gradient: Any) -> tuple[Any, Any]:
@@ -120,7 +129,7 @@ def _backtrack(value: Any, slope: Any, x: Any, direction: Any, gradient: Any) ->
 
     def falls(step: Any) -> Any:
         trial = value(x + step * direction)
-        clear = trial <= base + 1e-4 * step * rate
+        clear = jnp.isfinite(trial) & (trial <= base + 1e-4 * step * rate)
         flat = (jnp.abs(trial - base) <= noise) & (
             jnp.linalg.norm(slope(x + step * direction)) < jnp.linalg.norm(gradient)
         )
@@ -140,8 +149,10 @@ def _backtrack(value: Any, slope: Any, x: Any, direction: Any, gradient: Any) ->
 class LBFGS(Oracle):
     """Limited-memory quasi-Newton steps (Optax's, with its zoom line search) until the gradient norm is small.
 
+    A start whose gradient is not finite gives NaN, which ends the run with the client named.
+
     Args:
-        tolerance: on the norm of the subproblem's gradient, relative to 1 + its norm at the start.
+        tolerance: on the norm of the subproblem's gradient, relative to 1 + ||linear||.
         max_steps: at most this many steps a round.
         memory: pairs of differences kept.
 
@@ -172,13 +183,14 @@ class LBFGS(Oracle):
             new = optax.apply_updates(x, change)
             trials = optax.tree.get(memory, "info").num_linesearch_steps
             norm = jnp.linalg.norm(slope(new))
-            fine = jnp.isfinite(norm)
-            kept = jnp.where(fine, new, x)
-            return kept, slope(kept), memory, number + 1, evaluated + 2 + 2 * trials, jnp.where(fine, norm, 0)
+            # Where the line search finds nothing better, the present point is the answer.
+            moved = jnp.isfinite(norm) & jnp.any(new != x)
+            kept = jnp.where(moved, new, x)
+            return kept, slope(kept), memory, number + 1, evaluated + 2 + 2 * trials, jnp.where(moved, norm, 0)
 
-        start = subproblem.start
-        first = slope(start)
-        goal = self.tolerance * (1 + jnp.linalg.norm(first))
+        first = slope(subproblem.start)
+        start = _nan_unless_finite(first, subproblem.start)
+        goal = self.tolerance * (1 + jnp.linalg.norm(subproblem.linear))
         state = (start, first, optimizer.init(start), 0, 1, jnp.linalg.norm(first))
         done = lax.while_loop(lambda s: (s[5] > goal) & (s[3] < self.max_steps), descend, state)
         return done[0], carry, done[4] * local.count

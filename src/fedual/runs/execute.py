@@ -46,9 +46,7 @@ class Outcome:
     began_at: int = 0
 
 
-def run(
-    experiment: Experiment, out: str | Path, force: bool = False, callbacks: Iterable[Callback] = ()
-) -> Outcome:
+def run(experiment: Experiment, out: str | Path, force: bool = False, callbacks: Iterable[Callback] = ()) -> Outcome:
     """Run an experiment from the start.
 
     SIGINT (Ctrl-C) or SIGTERM ends the run after the present chunk of rounds, with everything written; a second SIGINT
@@ -161,7 +159,9 @@ def _advance(
     return Outcome(solution, evaluated, folder, received[0] if received else None, began_at)
 
 
-def _save(experiment: Experiment, folder: RunFolder, solution: Solution, digests: Any, rows: _ClientRows | None) -> None:
+def _save(
+    experiment: Experiment, folder: RunFolder, solution: Solution, digests: Any, rows: _ClientRows | None
+) -> None:
     """What a resumed run needs, and what people look at meanwhile."""
     checkpoint.save(folder / "checkpoint.safetensors", solution, digests)
     folder.write_table("history.csv", solution.history.to_polars())
@@ -183,9 +183,7 @@ def _finish(
     _save(experiment, folder, solution, digests, rows)
     evaluated = evaluations(experiment, solution)
     names = experiment.problem.clients.names
-    folder.write_arrays(
-        "clients.safetensors", {"thetas": solution.thetas, "duals": solution.duals}, clients=names
-    )
+    folder.write_arrays("clients.safetensors", {"thetas": solution.thetas, "duals": solution.duals}, clients=names)
     folder.write_table("clients.csv", client_table(solution, evaluated))
     folder.write_json("summary.json", summarize(experiment, solution, evaluated))
     return evaluated
