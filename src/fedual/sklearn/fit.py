@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from fedual import losses, prox
+from fedual import prox
 from fedual.algorithms import ADMM
 from fedual.data import from_table
 from fedual.engine import solve
@@ -20,6 +20,7 @@ from fedual.solution import Solution
 __all__ = ["Fitted", "federated_fit"]
 
 _EVERY = 5  # rounds between two looks at the tolerance
+_PADDED = 1 << 16  # rows that padding may lead to; compiling takes longer than computing with them
 
 
 class Fitted(NamedTuple):
@@ -56,10 +57,12 @@ def federated_fit(
     center, scale = _moments(x, loss.intercept)
     outputs = getattr(loss, "classes", 1)
     strength = np.repeat(np.append(l2 / scale**2, 0.0) if loss.intercept else l2 / scale**2, outputs)
+    clients = from_table((x - center) / scale, y, np.zeros(len(x), int) if groups is None else groups)
     problem = Problem(
         replace(loss, l2=strength),
-        from_table((x - center) / scale, y, np.zeros(len(x), int) if groups is None else groups),
+        clients,
         regularizer=prox.l1(l1 / scale, loss.intercept) if l1 else None,
+        pad_rows=_padding(clients.sizes),
     )
     solution = solve(
         problem, ADMM() if algorithm is None else algorithm, rounds, tolerance=tol**2, evaluate_every=_EVERY
@@ -69,6 +72,12 @@ def federated_fit(
     theta = solution.theta.reshape(-1, outputs)
     coef = (theta[: len(scale)] / scale[:, None]).T
     return Fitted(coef, (theta[-1] if loss.intercept else 0.0) - coef @ center, solution)
+
+
+def _padding(sizes: np.ndarray) -> int:
+    """So many rows per site that the folds and grids of a search over small data share compiled programs."""
+    rows = max(256, 1 << int(sizes.max() - 1).bit_length())
+    return rows if rows * len(sizes) <= _PADDED else 0
 
 
 def _moments(x: np.ndarray, shift: bool) -> tuple[np.ndarray, np.ndarray]:
