@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +28,7 @@ def modules() -> list[str]:
 def signature(value: Any) -> str:
     """Names and defaults; what a user's script depends on."""
     bare = [p.replace(annotation=p.empty) for p in inspect.signature(value).parameters.values()]
-    return str(inspect.Signature(bare))
+    return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.Signature(bare)))  # a default that is a function
 
 
 def lines(name: str, value: Any) -> list[str]:

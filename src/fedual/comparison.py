@@ -77,8 +77,8 @@ def cost_to_reach(solution: Solution, target: float, column: str = "communicatio
         >>> import fedual as fd
         >>> clients = fd.data.from_arrays([([[1.0]], [0.0]), ([[2.0]], [2.0])])
         >>> problem = fd.Problem(fd.losses.least_squares(), clients)
-        >>> solution = fd.solve(problem, fd.ADMM(step_size=1.0), rounds=60)
-        >>> cost_to_reach(solution, 1e-6) < cost_to_reach(solution, 1e-12)
+        >>> solution = fd.solve(problem, fd.ADMM(step_size=0.2), rounds=60)
+        >>> cost_to_reach(solution, 1e-4) < cost_to_reach(solution, 1e-12) < 60
         True
     """
     reached = np.flatnonzero(solution.history["stationarity"] <= target)

@@ -34,8 +34,8 @@ _LABELS = {
 def plot(runs: Mapping[str, Any], x: str = "communications", y: str = "stationarity") -> Figure:
     """One column of the history against another, one curve per run.
 
-    Rounds that were not evaluated are left out. Stationarity and residuals have a logarithmic axis, on which values that
-    are not positive cannot be shown.
+    Rounds that were not evaluated are left out. Stationarity and residuals have a logarithmic axis, on which values
+    that are not positive cannot be shown.
 
     Args:
         runs: label -> anything with a `history`: a `Solution`, or a run read by `fedual.load`.

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedual.arrays import record
@@ -209,7 +208,7 @@ class Algorithm:
         return type(self).__name__
 
     def default_oracle(self) -> dict[str, Any]:
-        """Settings of `GradientDescent` for `oracle=None`."""
+        """Settings of `GradientDescent` for `oracle=None`; none at all for a solver to rounding error."""
         return {"steps": "auto", "learning_rate": "auto"}
 
     def schedule(self) -> Schedule | None:
@@ -264,7 +263,20 @@ class Algorithm:
 
     def dual(self, client: Any) -> Any:
         """lambda_k, shape `(d,)`; NaN for a method without duals."""
-        return jnp.full_like(client.model, jnp.nan)
+        return np.nan * client.model
+
+    def means(self, total: Any, theta: Any, dual: Any) -> tuple[Any, Any] | None:
+        """sum of w_k theta_k and of w_k lambda_k after a round in which everyone communicated, from the messages.
+
+        Args:
+            total: the sum of w_k message_k.
+            theta: the model that the clients worked from.
+            dual: the sum of w_k lambda_k before the round.
+
+        Returns:
+            Both, each of shape `(d,)`; None where the messages do not tell.
+        """
+        return None
 
     def rescale(self, client: Any, ratio: Any) -> Any:
         """The client's state after s was multiplied by `ratio` since the client last took part."""

@@ -103,9 +103,9 @@ def box(low: float, high: float, intercept: bool | int = False) -> Regularizer:
         >>> fd.prox.box(0.0, float("inf")).prox([3.0, -0.5], 1.0).tolist()
         [3.0, 0.0]
     """
-    bounds = np.asarray(low, float), np.asarray(high, float)
-    if not np.all(bounds[0] <= bounds[1]):
+    if not np.all(np.asarray(low) <= np.asarray(high)):
         raise ValueError(f"low = {low!r} must be at most high = {high!r}.")
+    bounds = (float(b) if np.ndim(b) == 0 else np.asarray(b, float) for b in (low, high))
     return Box(*bounds, _count(intercept))
 
 

@@ -110,10 +110,10 @@ def restore(
     facts = _facts(path)
     with precision(problem.dtype):
         bound = bind(problem, algorithm, schedule, participation, clients_at_once, device_count(problem))
-        refuse_other_method(path, facts["method"], describe_method(bound, seed))
         start = problem.vector(problem.loss.start(problem.feature_shape))
         with safe_open(path, "numpy") as file:
             refuse_other_data(path, facts["clients"], file.get_tensor("data"), problem.clients)
+            refuse_other_method(path, facts["method"], describe_method(bound, seed))
             template = start_state(bound, start, seed).device
             device = unpack(bound.layout, template, lambda name: file.get_tensor(f"state/{name}"))
             history = History({name: file.get_tensor(f"history/{name}") for name in COLUMNS})
@@ -126,7 +126,8 @@ def restore(
             "not bit for bit"
         )
     state = RunState(device, history, seed)
-    return Restored(Solution(problem, state, *facts["verdict"], Views(bound, state)), old == new, layout)
+    status, reason, remedy = facts["verdict"]
+    return Restored(Solution(problem, state, status, reason, remedy, Views(bound, state)), old == new, layout)
 
 
 def saved_devices(path: str | Path) -> int:
@@ -167,7 +168,7 @@ def _facts(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"{path} is not a checkpoint of fedual, or is damaged: {error}") from None
     if (facts["format"], facts["version"]) != (_FORMAT, __version__):
         raise ValueError(
-            f"{path} was written by fedual {facts['version']} (format {facts['format']}); this is {__version__} (format "
-            f"{_FORMAT}), whose numbers may differ. Install the former to go on, or start the run again."
+            f"{path} was written by fedual {facts['version']} (format {facts['format']}); this is {__version__} "
+            f"(format {_FORMAT}), whose numbers may differ. Install the former to go on, or start the run again."
         )
     return facts

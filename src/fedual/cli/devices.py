@@ -34,5 +34,5 @@ def start_jax(devices: str | int | None) -> None:
 
     if jax.default_backend() == "cpu" and jax.local_device_count() != count:
         raise ValueError(
-            f"--devices {count}: JAX has started with {jax.local_device_count()} in this process, which cannot be changed."
+            f"--devices {count}: JAX has started with {jax.local_device_count()} in this process, which is final."
         )

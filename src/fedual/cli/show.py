@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -33,11 +34,11 @@ def print_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], console: Console | None = None
 ) -> None:
     """A table, the first column text, the others figures."""
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(title=escape(title), title_justify="left", title_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     (Console() if console is None else console).print(table)
 
 
@@ -61,17 +62,19 @@ def show_outcome(outcome: Outcome) -> None:
 
 
 def show_metrics(evaluated: tuple[Evaluation, ...], console: Console) -> None:
-    """Every metric with its model and its average; nothing where no rows are held out."""
-    rows = [
-        (model.model, name, *(figure(entry[key]) for key in ("pooled", "mean by samples", "mean by clients")))
-        for model in evaluated
-        for name, entry in model.summary().items()
-    ]
-    if rows:
+    """Every metric with its averages, a table per model; nothing where no rows are held out."""
+    for evaluation in evaluated:
         print_table(
-            f"Held-out rows ({evaluated[0].rows.sum()})",
-            ("model", "metric", "all rows pooled", "mean by samples", "mean by clients"),
-            rows,
+            f"{evaluation.model} on {evaluation.rows.sum()} held-out rows",
+            ("metric", "all rows pooled", "mean by samples", "mean by clients", "clients"),
+            [
+                (
+                    name,
+                    *(figure(entry[key]) for key in ("pooled", "mean by samples", "mean by clients")),
+                    str(entry["clients"]),
+                )
+                for name, entry in evaluation.summary().items()
+            ],
             console,
         )
 

@@ -90,14 +90,14 @@ def _from_tables(section: DataSection, seed: int) -> tuple[Clients, Clients | No
     """The only place that knows how tables become clients."""
     from fedual import tables
 
-    files = section.files if section.files is not None else section.file
+    files = section.files or section.file or ()  # exactly one is given
     if section.schema_ is not None:
         with open(section.schema_, encoding="utf-8") as handle:
             schema = tables.Schema.from_toml(handle.read(), section.schema_)
     else:
         schema = tables.inspect_files(files, target=section.target, site=section.site)
     sites = tables.read_sites(files, schema.site)
-    parts = [_hold_out(site, schema.target.name, section.test_fraction, seed) for site in sites]
+    parts = [_hold_out(site, schema, section.test_fraction, seed) for site in sites]
     transform = tables.Transform.fit(schema, [tables.summarize(train, schema) for train, _ in parts])
     # The intercept is the loss's affair, which leaves it unpenalized.
     train = transform.clients([train for train, _ in parts], intercept=False)
@@ -105,11 +105,13 @@ def _from_tables(section: DataSection, seed: int) -> tuple[Clients, Clients | No
     return train, transform.clients(held, intercept=False) if held else None, transform
 
 
-def _hold_out(site: Any, target: str, fraction: float, seed: int) -> tuple[Any, Any]:
-    """A site's table as training and test part, drawn among all its rows; at least one training row remains."""
-    count = len(site)
-    held = min(round(fraction * count), count - 1)
-    order = np.random.default_rng([seed, *site.site.encode()]).permutation(count)
-    mask = np.zeros(count, bool)
+def _hold_out(site: Any, schema: Any, fraction: float, seed: int) -> tuple[Any, Any]:
+    """A site's rows with a target as training and test part; at least one training row remains."""
+    from fedual.tables.cells import labelled
+
+    used, _ = labelled(site, schema)
+    held = max(0, min(round(fraction * len(used)), len(used) - 1))
+    order = np.random.default_rng([seed, *site.site.encode()]).permutation(len(used))
+    mask = np.zeros(len(used), bool)
     mask[order[:held]] = True
-    return site.where(~mask), site.where(mask)
+    return used.where(~mask), used.where(mask)

@@ -173,9 +173,10 @@ class Config(_Section):
         for key in ("data", "loss"):
             if key not in table:
                 raise ValueError(f"the section [{key}] is missing.")
-        parts = {key: value for key, value in table.items() if key in _PARTS}
-        checked = {key: _checked(cls, key, value) for key, value in table.items() if key not in _PARTS}
-        return cls(**checked, **parts)
+        values: dict[str, Any] = {
+            key: value if key in _PARTS else _checked(cls, key, value) for key, value in table.items()
+        }
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain types, nothing that is None: what `from_dict` takes."""

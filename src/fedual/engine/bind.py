@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,13 +16,13 @@ from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
 from fedual import theory, tuning
-from fedual.arrays import record, static
+from fedual.arrays import record, require_record, static
 from fedual.layout import Layout, block_size, map_clients
 from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
 
-__all__ = ["Bound", "InverseSmoothness", "Method", "bind"]
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "first_step_size", "rules"]
 
 _AUTO_STEPS = 10
 
@@ -108,29 +109,19 @@ def bind(
         ValueError: something does not fit; the message names it and the remedy.
         TypeError: an argument is of the wrong kind.
     """
-    _check_kinds(algorithm, schedule, participation)
-    algorithm.check()
-    schedule = _schedule(algorithm, schedule)
-    participation = participation_module.Full() if participation is None else participation
-    participation = participation.bind(problem.clients.names)
-    if not participation.everyone and not algorithm.partial:
-        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
-    chances = np.asarray(participation.chances(len(problem.clients)), problem.dtype)
-    if algorithm.needs_chances and not (chances > 0).all():
-        raise ValueError(
-            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
-            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
-        )
-    if problem.regularizer is not None and not algorithm.composite:
-        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
-    if clients_at_once != "auto" and (isinstance(clients_at_once, bool | str) or clients_at_once < 1):
+    names, composite = problem.clients.names, problem.regularizer is not None
+    schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
+    chances = chances.astype(problem.dtype)
+    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
     step_size = getattr(algorithm, "step_size", None)
     adapts = isinstance(step_size, Auto) or _is_auto(algorithm, "step_size")
     if adapts:
-        algorithm = dataclasses.replace(algorithm, step_size=_first_step_size(step_size, problem, smoothness))
+        first = first_step_size(step_size, lambda: float(problem.weights @ smoothness.values))
+        algorithm = dataclasses.replace(algorithm, step_size=first)
     if _is_auto(algorithm, "learning_rate"):
         algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
@@ -153,6 +144,37 @@ def bind(
     return Bound(problem, given, layout, devices, method)
 
 
+def rules(
+    algorithm: Algorithm,
+    schedule: Schedule | None,
+    participation: Participation | None,
+    names: tuple[str, ...],
+    composite: bool,
+) -> tuple[Schedule, Participation, np.ndarray]:
+    """What can be checked without data: the schedule and the participation in force, and every client's chance.
+
+    Raises:
+        ValueError: they do not fit the algorithm.
+        TypeError: an argument is of the wrong kind.
+    """
+    _check_kinds(algorithm, schedule, participation)
+    algorithm.check()
+    schedule = _schedule(algorithm, schedule)
+    participation = participation_module.Full() if participation is None else participation
+    participation = participation.bind(names)
+    if not participation.everyone and not algorithm.partial:
+        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
+    if algorithm.needs_chances and not (chances > 0).all():
+        raise ValueError(
+            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
+            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
+        )
+    if composite and not algorithm.composite:
+        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    return schedule, participation, chances
+
+
 def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     for what, value, kind, example in (
         ("algorithm", algorithm, Algorithm, "fedual.FedPD()"),
@@ -161,6 +183,7 @@ def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+        require_record(value, what)
 
 
 def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
@@ -187,11 +210,11 @@ class _Smoothness:
         return np.maximum(theory.local_smoothness(self.problem), np.finfo(float).tiny ** 0.5)
 
 
-def _first_step_size(step_size: Any, problem: Problem, smoothness: _Smoothness) -> float:
-    """The user's start, or a multiple of the theory's s for the mean of the L_k: one sum over the sites."""
+def first_step_size(step_size: Any, smoothness: Callable[[], float]) -> float:
+    """The user's start, or a multiple of the theory's s for sum w_k L_k, which `smoothness` gives."""
     if isinstance(step_size, Auto):
         return step_size.start
-    return tuning.START * theory.step_size(float(problem.weights @ smoothness.values))
+    return tuning.START * theory.step_size(smoothness())
 
 
 def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:
@@ -209,6 +232,7 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
     if isinstance(oracle, oracle_module.PerClient):
         distinct, groups = oracle.groups(problem.clients.names)
     for one in distinct:
+        require_record(one, "oracle")
         one.check(problem.loss)
         algorithm.check_oracle(one)
         if getattr(one, "batch_size", None) is not None and not problem.loss.separable:

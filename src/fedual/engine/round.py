@@ -20,10 +20,28 @@ from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
-__all__ = ["GROWS", "NOT_FINITE", "REACHED", "RUNNING", "STALLS", "Control", "Data", "Row", "one_round"]
+__all__ = [
+    "COIN",
+    "GROWS",
+    "MINIBATCH",
+    "NOT_FINITE",
+    "PARTICIPATION",
+    "REACHED",
+    "RUNNING",
+    "STALLS",
+    "Control",
+    "Data",
+    "Row",
+    "Sums",
+    "all_clients",
+    "client_key",
+    "client_uniforms",
+    "one_round",
+    "uniform_number",
+]
 
 RUNNING, REACHED, NOT_FINITE, GROWS, STALLS = range(5)
-_COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
+COIN, PARTICIPATION, MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
 @record
@@ -101,13 +119,16 @@ def one_round(
         return v if data.regularizer is None else data.regularizer.prox(v, scale)
 
     p = method.schedule.p(state.schedule, number)
-    silent = jax.random.uniform(jax.random.fold_in(key, _COIN)) < p
+    silent = jnp.asarray(False)
+    if not method.schedule.never_skips:
+        silent = uniform_number(jax.random.fold_in(key, COIN)) < p
     active = state.active
     if not method.participation.everyone:
-        uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
+        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
         active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
 
-    step = partial(_clients, method, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    flags = method.adapts, method.schedule.observes
+    step = partial(all_clients, flags, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
         for b, o, limit, chance, block, c, y, r in zip(
@@ -130,7 +151,8 @@ def one_round(
     schedule = state.schedule
     if method.schedule.observes:
         means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
-        schedule = where(state.fresh, method.schedule.observe(schedule, *means), schedule)
+        several = state.fresh & (sums.participants > 1)  # one alone is like itself
+        schedule = where(several, method.schedule.observe(schedule, *means), schedule)
         schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
@@ -159,7 +181,8 @@ def one_round(
         gradient_evaluations=sums.evaluations,
     )
     reached = stationarity <= control.tolerance
-    reached |= communicated & (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
+    within = (primal <= control.relative * scales[0]) & (dual <= control.relative * scales[1])
+    reached |= communicated & (control.relative > 0) & within
     bad = _first_bad(data, records, theta, axis)
     nobody = data.words.shape[0] + 1
     seen, grows, stalls = watch.look(state.watch, number, theta, objective, stationarity)
@@ -175,21 +198,32 @@ def one_round(
     return new, row, code, bad
 
 
-def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: jax.random.uniform(_client_key(key, w)))(words)
+    return jax.vmap(lambda w: uniform_number(client_key(key, w)))(words)
 
 
-def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
+def uniform_number(key: jax.Array) -> jax.Array:
+    """In 32 bits whatever the problem's precision, so that both precisions draw the same."""
+    return jax.random.uniform(key, dtype=jnp.float32)
+
+
+def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
 
 
-def _clients(
-    method: Method, algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+def all_clients(
+    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
-    """All of a bucket's participants through one round."""
+    """All of a bucket's participants through one round.
+
+    Args:
+        flags: whether the rule for s and the schedule want to know how the clients moved, and their gradients.
+        state: of which only `broadcast`, `fresh` and `step_size` matter.
+    """
+    adapts, observes = flags
 
     def begin(client: Any, record: Any) -> tuple[Any, Any]:
         ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
@@ -210,7 +244,7 @@ def _clients(
             done = where(silent, algorithm.skip(new, message, prox), done)
         finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
         moved: Any = ()
-        if method.adapts:
+        if adapts:
             moved = tuning.movement(entry.weight, record.visits, before, (new.model, algorithm.dual(new)))
         record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
         sums = Sums(
@@ -225,14 +259,14 @@ def _clients(
 
     def advance(fixed: Any, changing: Any) -> Any:
         (entry, o, given, odds), (client, carry, record) = fixed, changing
-        before = (client.model, duals(algorithm, client, record)) if method.adapts else ()
+        before = (client.model, duals(algorithm, client, record)) if adapts else ()
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
-        keys = jax.vmap(partial(_client_key, key))(entry.words)
+        keys = jax.vmap(partial(client_key, key))(entry.words)
         limit = limits(o, subproblem, given)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
         observed: Any = ()
-        if method.schedule.observes:
+        if observes:
             observed = _observe(local, client.anchor, state.fresh)
             spent += jnp.where(state.fresh, entry.count, 0)
         steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limit is None else limit

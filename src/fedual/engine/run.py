@@ -16,7 +16,7 @@ from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import GROWS, NOT_FINITE, REACHED, RUNNING, STALLS, Control, Data, Row
-from fedual.engine.state import RunState, duals, start_state
+from fedual.engine.state import RunState, check_state, duals, start_state
 from fedual.engine.watch import PATIENCE
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
@@ -130,6 +130,8 @@ def iterate(
         if state is None:
             first = problem.loss.start(problem.feature_shape) if theta0 is None else theta0
             state = start_state(bound, problem.vector(first, "theta0"), seed)
+        else:
+            check_state(bound, state)
         run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):

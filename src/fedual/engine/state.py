@@ -14,7 +14,7 @@ from fedual.arrays import random_key, record, static
 from fedual.engine import watch
 from fedual.solution import History
 
-__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "start_state"]
 
 PER_CLIENT = ("clients", "carries", "records")
 """The fields of `Device` that hold one tree per bucket, leading axis its clients."""
@@ -134,3 +134,19 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         start=theta,
     )
     return RunState(device, History(), seed)
+
+
+def check_state(bound: Any, state: Any) -> None:
+    """Raise ValueError where `state` is not one that a run of this problem and method has."""
+    theta = np.zeros(bound.problem.dimension, bound.problem.dtype)
+    expected = jax.eval_shape(lambda: start_state(bound, theta, 0).device)
+    if not isinstance(state, RunState) or _shapes(state.device) != _shapes(expected):
+        raise ValueError(
+            "state does not belong to this problem and method: its arrays differ in number, shape or precision. Pass "
+            "`solution.state` of a run with the same loss, clients, dtype, algorithm, oracle and number of devices."
+        )
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(leaf.shape, str(leaf.dtype)) for leaf in leaves]

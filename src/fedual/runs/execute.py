@@ -14,8 +14,11 @@ from typing import Any
 import polars as pl
 
 from fedual import checkpoint
+from fedual.arrays import precision
 from fedual.config import Config, Experiment, build
 from fedual.engine import iterate
+from fedual.engine.bind import bind
+from fedual.engine.run import device_count
 from fedual.files import write_text
 from fedual.metrics import Evaluation
 from fedual.runs.folder import RunFolder
@@ -62,6 +65,8 @@ def run(experiment: Experiment, out: str | Path, force: bool = False, callbacks:
         FileExistsError: the folder is not empty and `force` is not given.
         ValueError: as `fedual.solve`.
     """
+    RunFolder.check_free(out, force)
+    _check(experiment)
     folder = RunFolder.create(out, force)
     write_text(folder / "config.toml", experiment.config.to_toml())
     return _advance(experiment, folder, None, callbacks)
@@ -114,6 +119,14 @@ def resume(
     return _advance(experiment, folder, solution, callbacks)
 
 
+def _check(experiment: Experiment) -> None:
+    """Raise what the engine would, so that a run which cannot start does not replace an earlier one."""
+    e = experiment
+    with precision(e.problem.dtype):
+        devices, at_once = device_count(e.problem), e.config.run.clients_at_once
+        bind(e.problem, e.algorithm, e.schedule, e.participation, at_once, devices)
+
+
 def _advance(
     experiment: Experiment, folder: RunFolder, start: Solution | None, callbacks: Iterable[Callback]
 ) -> Outcome:
@@ -137,7 +150,7 @@ def _advance(
         chunk_rounds=chunk,
     )
     began_at = saved = 0 if start is None else start.history.rounds
-    saved_time, solution = time.monotonic(), start
+    saved_time, solution, stopped_by = time.monotonic(), start, None
     with _deferred_signals() as received:
         try:
             for solution in solutions:
@@ -151,12 +164,15 @@ def _advance(
                 for callback in callbacks:
                     callback(solution)
                 if received:
+                    stopped_by = received[0]
                     break
         except KeyboardInterrupt:
             if solution is None:
                 raise
-    evaluated = _finish(experiment, folder, solution, digests, rows)
-    return Outcome(solution, evaluated, folder, received[0] if received else None, began_at)
+            stopped_by = received[0]
+        assert solution is not None, "iterate yields at least once"
+        evaluated = _finish(experiment, folder, solution, digests, rows)
+    return Outcome(solution, evaluated, folder, stopped_by, began_at)
 
 
 def _save(
@@ -199,7 +215,7 @@ class _ClientRows:
         if self.every and done and (folder / "rounds.csv").exists():
             earlier = pl.read_csv(folder / "rounds.csv", schema_overrides={"client": pl.String})
             self.tables = [earlier.filter(pl.col("round") <= done)]
-        self.recorded = int(self.tables[0]["round"].max() or 0) if self.tables else 0
+        self.recorded = max(self.tables[0]["round"].to_list(), default=0) if self.tables else 0
 
     def record(self, solution: Solution) -> None:
         done = solution.history.rounds

@@ -22,11 +22,11 @@ __all__ = ["RunFolder"]
 class RunFolder:
     """A folder with the files of one run.
 
-    `config.toml`: the complete experiment, enough to repeat it. `history.csv`: one row per round. `clients.csv`: one row
-    per client, at the end. `rounds.csv`: the same per round, where asked for. `model.safetensors`: the global model and
-    what is needed to predict with it. `clients.safetensors`: local models and duals. `checkpoint.safetensors`: the state
-    to go on from. `summary.json`: verdict, costs, metrics, versions. `report.html` and
-    `comparison.csv`: written by `fedual report` and `fedual demo`.
+    `config.toml`: the complete experiment, enough to repeat it. `history.csv`: one row per round. `clients.csv`: one
+    row per client, at the end. `rounds.csv`: the same per round, where asked for. `model.safetensors`: the global model
+    and what is needed to predict with it. `clients.safetensors`: local models and duals. `checkpoint.safetensors`: the
+    state to go on from. `summary.json`: verdict, costs, metrics, versions. `report.html` and `comparison.csv`: written
+    by `fedual report` and `fedual demo`.
     """
 
     path: Path
