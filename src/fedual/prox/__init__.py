@@ -21,11 +21,11 @@ from fedual.prox.functions import Box, ElasticNet, FromFunction, Group, Nuclear
 __all__ = ["Regularizer", "box", "elastic_net", "from_function", "group", "l1", "nuclear"]
 
 
-def l1(strength: float, intercept: bool | int = False) -> Regularizer:
+def l1(strength: Any, intercept: bool | int = False) -> Regularizer:
     """r(theta) = strength ||theta||_1: the lasso. Its prox moves every entry towards 0 by t strength, and stops there.
 
     Args:
-        strength: >= 0.
+        strength: >= 0; one number, or one per parameter that is not left alone.
         intercept: trailing parameters that are left alone.
 
     Raises:
@@ -39,11 +39,12 @@ def l1(strength: float, intercept: bool | int = False) -> Regularizer:
     return elastic_net(strength, 0.0, intercept)
 
 
-def elastic_net(l1: float, l2: float, intercept: bool | int = False) -> Regularizer:
+def elastic_net(l1: Any, l2: Any, intercept: bool | int = False) -> Regularizer:
     """r(theta) = l1 ||theta||_1 + (l2/2) ||theta||^2.
 
     Args:
-        l1, l2: >= 0. Where l2 is meant to be part of the local problems, give it to the loss instead.
+        l1, l2: >= 0; one number, or one per parameter that is not left alone. Where l2 is meant to be part of the
+            local problems, give it to the loss instead.
         intercept: trailing parameters that are left alone.
 
     Raises:
@@ -57,7 +58,7 @@ def elastic_net(l1: float, l2: float, intercept: bool | int = False) -> Regulari
         >>> fd.prox.elastic_net(1.0, 1.0).prox([3.0, -0.5], 1.0).tolist()
         [1.0, -0.0]
     """
-    return ElasticNet(_strength("l1", l1), _strength("l2", l2), _count(intercept))
+    return ElasticNet(_strengths("l1", l1), _strengths("l2", l2), _count(intercept))
 
 
 def group(groups: Sequence[int], strength: float) -> Regularizer:
@@ -151,6 +152,15 @@ def _strength(name: str, value: float) -> float:
     if isinstance(value, bool) or not (np.ndim(value) == 0 and 0 <= value < float("inf")):
         raise ValueError(f"{name} = {value!r} must be a finite number >= 0.")
     return float(value)
+
+
+def _strengths(name: str, value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return _strength(name, value)
+    array = np.asarray(value, dtype=float)
+    if array.ndim != 1 or not (np.isfinite(array) & (array >= 0)).all():
+        raise ValueError(f"{name} = {value!r} must be finite numbers >= 0.")
+    return array
 
 
 def _count(intercept: bool | int) -> int:

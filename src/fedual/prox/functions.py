@@ -41,12 +41,16 @@ class ElasticNet(Partial):
 
     def value(self, theta: Any) -> Any:
         v, _ = self.split(theta)
-        return self.l1 * jnp.sum(jnp.abs(v)) + self.l2 / 2 * jnp.sum(v**2)
+        return jnp.sum(self.l1 * jnp.abs(v)) + jnp.sum(self.l2 * v**2) / 2
 
     def prox(self, theta: Any, scale: Any) -> Any:
         v, free = self.split(theta)
         shrunk = jnp.sign(v) * jnp.maximum(jnp.abs(v) - scale * self.l1, 0) / (1 + scale * self.l2)
         return jnp.concatenate([shrunk, free])
+
+    def check(self, dimension: int) -> None:
+        super().check(dimension)
+        _check_shapes({"l1": self.l1, "l2": self.l2}, dimension - self.intercept)
 
 
 @record
@@ -95,6 +99,10 @@ class Box(Partial):
     def prox(self, theta: Any, scale: Any) -> Any:
         v, free = self.split(theta)
         return jnp.concatenate([jnp.clip(v, self.low, self.high), free])
+
+    def check(self, dimension: int) -> None:
+        super().check(dimension)
+        _check_shapes({"low": self.low, "high": self.high}, dimension - self.intercept)
 
     def check(self, dimension: int) -> None:
         super().check(dimension)
@@ -153,3 +161,9 @@ class FromFunction(Regularizer):
         ):
             if np.shape(result) != shape:
                 raise ValueError(f"{name} returns shape {np.shape(result)} for {dimension} parameters, not {shape}.")
+
+
+def _check_shapes(values: dict[str, Any], count: int) -> None:
+    for name, value in values.items():
+        if np.shape(value) not in ((), (count,)):
+            raise ValueError(f"{name} has shape {np.shape(value)}; expected one number or {count}.")
