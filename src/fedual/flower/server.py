@@ -28,7 +28,7 @@ from fedual.flower.store import read_arrays, write_arrays
 from fedual.protocols import Algorithm, Participation, Regularizer, Schedule
 from fedual.runs import RunFolder
 
-__all__ = ["Plan", "conduct", "server_app"]
+__all__ = ["Plan", "conduct", "conducted", "server_app"]
 
 _log = logging.getLogger("fedual")
 _STATE = "server.safetensors"
@@ -55,6 +55,7 @@ class Plan:
     start_timeout: float = 600.0
     largest_message: int = 2_000_000_000
     transform: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None
+    model_facts: Mapping[str, Any] = field(default_factory=dict)
     at: Callable[[str], Any] = field(default=lambda point: None)
 
     def check(self) -> None:
@@ -107,13 +108,22 @@ def server_app(
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        folder = Path(str(context.run_config.get("folder", "") or plan.folder))
-        with _told(folder / "run.log"):
-            state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
-        if state.status == "diverged":
-            raise RuntimeError(f"the run diverged: {state.reason}")
+        conducted(plan, grid, context)
 
     return app
+
+
+def conducted(plan: Plan, grid: Grid, context: Context) -> None:
+    """`conduct` as the body of a ServerApp: with a log, and with `folder` and `resume` from the run configuration.
+
+    Raises:
+        RuntimeError: the run diverged, so that Flower counts it as failed.
+    """
+    folder = Path(str(context.run_config.get("folder", "") or plan.folder))
+    with _told(folder / "run.log"):
+        state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
+    if state.status == "diverged":
+        raise RuntimeError(f"the run diverged: {state.reason}")
 
 
 @contextmanager
@@ -296,7 +306,13 @@ class _Conductor:
         folder.write_table("history.csv", state.ledger.history.to_polars())
         first = next(iter(self.hellos.values()))
         columns = first.columns or None
-        folder.write_arrays("model.safetensors", {"theta": coordinator.theta(state)}, columns=columns)
+        folder.write_arrays(
+            "model.safetensors",
+            {"theta": coordinator.theta(state)},
+            columns=columns,
+            transform=self.transform,
+            **self.plan.model_facts,
+        )
         summary = {"status": state.status, "reason": state.reason, "round": state.round, "run": state.run}
         folder.write_json("summary.json", {**summary, "sites": list(self.plan.sites), "settings": dict(state.settings)})
         orders = {name: coordinator.farewell(state, name) for name in self.plan.sites}
