@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual.flower.audit import audit
+    from fedual.flower.leaving import audit
     from fedual.flower.client import client_app
     from fedual.flower.deploy import certificates, init, local, resume
     from fedual.flower.server import server_app
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["audit", "certificates", "client_app", "init", "local", "resume", "server_app"]
 
 _HOMES = {
-    "audit": "audit",
+    "audit": "leaving",
     "certificates": "deploy",
     "client_app": "client",
     "init": "deploy",

@@ -161,7 +161,7 @@ def app_plan(app: App) -> Plan:
         ValueError: numbers of sites that do not fit each other.
     """
     config, deployment = app.config, app.deployment
-    loss, regularizer, algorithm, schedule, participation = build_method(config)
+    _, regularizer, algorithm, schedule, participation = build_method(config)
 
     def transform(summaries: list[dict[str, Any]]) -> dict[str, Any]:
         shared = [tables.Summary.from_dict(summary) for summary in summaries]

@@ -12,7 +12,7 @@ import tomli_w
 from fedual import tables
 from fedual.config import Config
 from fedual.files import write_text
-from fedual.flower.certificates import make_certificates, make_site_key
+from fedual.flower.keys import make_certificates, make_site_key
 from fedual.flower.loopback import Loopback
 
 __all__ = ["certificates", "init", "local", "resume"]
@@ -92,7 +92,7 @@ def init(
 
     app_plan(read_app(app))  # whatever does not fit is refused now
     for name in names:
-        site = {"name": name, "file": f"{name}.csv", "state": "state", "minimum_rows": 1, "share": ["summary"]}
+        site = {"name": name, "file": f"{name}.csv", "state": f"state-{name}", "minimum_rows": 1, "share": ["summary"]}
         path = folder / "sites" / f"{name}.toml"
         path.parent.mkdir(exist_ok=True)
         write_text(path, tomli_w.dumps(site))

@@ -72,13 +72,10 @@ def audit(folder: str | Path, dimension: int, site: str | Path | None = None) ->
     share = ("summary", "smoothness") if site is None else SiteConfig.load(site).share
     rows = [Leaving("summary", "summary", "depends on the columns", _SUMMARY)] if "summary" in share else []
     sizes = _sizes(app, dimension)
-    for field in fields(Hello):
-        if field.name != "smoothness" or "smoothness" in share:
-            rows.append(Leaving("handshake", field.name, sizes.get(f"hello {field.name}", "a few"), _HELLO[field.name]))
-    for field in fields(Reply):
-        size = sizes.get(field.name, "8")
-        if size != "0":
-            rows.append(Leaving("reply", field.name, size, _REPLY[field.name]))
+    told = [field.name for field in fields(Hello) if field.name != "smoothness" or "smoothness" in share]
+    rows += [Leaving("handshake", name, sizes.get(f"hello {name}", "a few"), _HELLO[name]) for name in told]
+    said = {field.name: sizes.get(field.name, "8") for field in fields(Reply)}
+    rows += [Leaving("reply", name, size, _REPLY[name]) for name, size in said.items() if size != "0"]
     return rows
 
 
