@@ -61,8 +61,8 @@ def require_record(value: Any, what: str) -> None:
     """
     if any(leaf is value for leaf in jax.tree.leaves(value)):
         raise TypeError(
-            f"{what}: the class {type(value).__name__} is no pytree; decorate it with fedual.arrays.record, which makes "
-            "its fields data of the compiled program."
+            f"{what}: the class {type(value).__name__} is no pytree; decorate it with fedual.arrays.record, which "
+            "makes its fields data of the compiled program."
         )
 
 

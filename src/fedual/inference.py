@@ -208,17 +208,21 @@ def _to_original_scale(problem: Problem, transform: Transform) -> np.ndarray:
 
 def parameter_names(problem: Problem, classes: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Names of the d parameters: columns, intercept, classes (by their labels, if given) and dispersion."""
-    loss = problem.loss
-    columns = problem.clients.columns
-    names = [*columns] if columns is not None else [f"x{j}" for j in range(problem.clients.features[0].shape[1])]
+    columns = problem.clients.columns or tuple(f"x{j}" for j in range(problem.clients.features[0].shape[1]))
+    return names_of(problem.loss, columns, problem.dimension, classes)
+
+
+def names_of(loss: Any, columns: tuple[str, ...], dimension: int, classes: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """As `parameter_names`, from the features' names and d."""
+    names = [*columns]
     if getattr(loss, "offset", False):
         names.pop()
     if getattr(loss, "intercept", False):
         names.append("intercept")
-    per_name = (problem.dimension - isinstance(loss, NegativeBinomial)) // len(names)
+    per_name = (dimension - isinstance(loss, NegativeBinomial)) // len(names)
     if per_name > 1 or hasattr(loss, "classes"):
-        first = loss.classes - per_name  # type: ignore[attr-defined]
-        labels = classes or tuple(range(loss.classes))  # type: ignore[attr-defined]
+        first = loss.classes - per_name
+        labels = classes or tuple(range(loss.classes))
         names = [f"{name}, class {label}" for name in names for label in labels[first:]]
     if isinstance(loss, NegativeBinomial):
         names.append("dispersion")

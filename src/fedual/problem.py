@@ -244,6 +244,7 @@ class Problem:
 
 
 def client_weights(weights: Any, sizes: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """w_k, shape `(K,)`, summing to 1, from what the user gave for `weights`."""
     if isinstance(weights, str):
         if weights not in ("samples", "uniform"):
             raise ValueError(f"weights = {weights!r} must be 'samples', 'uniform' or one positive number per client.")

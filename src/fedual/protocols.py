@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedual.arrays import record
@@ -264,7 +263,7 @@ class Algorithm:
 
     def dual(self, client: Any) -> Any:
         """lambda_k, shape `(d,)`; NaN for a method without duals."""
-        return jnp.full_like(client.model, jnp.nan)
+        return np.nan * client.model
 
     def means(self, total: Any, theta: Any, dual: Any) -> tuple[Any, Any] | None:
         """sum of w_k theta_k and of w_k lambda_k after a round in which everyone communicated, from the messages.

@@ -168,7 +168,8 @@ class Adaptive(Schedule):
     weighted means over the participants give c_t = ||grad f||^2 and G_t^2 = sum w_k ||grad f_k||^2 - c_t there: the
     mean square over clients, which sums reveal, where theory's G is a maximum. The estimates, and so p, change only at
     communications; until there are any, p = 0. The rule is evaluated in units where L = 1 with the theory's s, so that
-    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly.
+    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly. A stretch with a single
+    participant tells nothing of dissimilarity and leaves the estimates as they are.
 
     Args:
         epsilon: the accuracy aimed at, for ||grad f||^2, > 0.
@@ -216,6 +217,6 @@ class Adaptive(Schedule):
     def p(self, state: Any, round: Any) -> Any:
         c, g = state.stationarity, state.dissimilarity
         wanted = c > self.epsilon  # False where nothing is known yet
-        # Identical clients (G = 0, up to rounding) get the cap.
-        ratio = jnp.where(wanted, c, 1) / jnp.maximum(jnp.where(wanted, g, 1), jnp.finfo(c.dtype).eps * c + 1e-300)
+        alike = g <= 16 * jnp.finfo(c.dtype).eps * c  # G = 0 up to rounding
+        ratio = jnp.where(alike, jnp.inf, jnp.where(wanted, c, 1) / jnp.where(wanted & ~alike, g, 1))
         return jnp.where(wanted, formulas.skip_probability(ratio, formulas.STEP, formulas.STEP, self.form, jnp), 0.0)

@@ -6,10 +6,10 @@ from itertools import product
 import jax
 import numpy as np
 import pytest
-from sites import NAMES, SETS, WEIGHTS, parts, path, problem, quadratics, rule
 
 import fedual as fd
 from fedual.arrays import record
+from sites import NAMES, SETS, WEIGHTS, parts, path, problem, quadratics, rule
 
 F = quadratics()
 S = 1 / F.smoothness

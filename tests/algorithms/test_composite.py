@@ -5,10 +5,10 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from scipy import optimize
-from sites import SIZES, rule
 from sklearn.linear_model import ElasticNet, Lasso
 
 import fedual as fd
+from sites import SIZES, rule
 
 D = 8
 STRENGTH = 0.15

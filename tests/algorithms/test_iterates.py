@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import sites
-from sites import EVERYONE, SETS, models, path, problem, quadratics, rule
 
 import fedual as fd
+import sites
 from fedual.arrays import record
+from sites import EVERYONE, SETS, models, path, problem, quadratics, rule
 
 F = quadratics()
 S = 1 / F.smoothness

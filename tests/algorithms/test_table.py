@@ -8,11 +8,11 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
-import sites
 from scipy import optimize
-from sites import FEATURES, L2, problem, quadratics, rule, tables
 
 import fedual as fd
+import sites
+from sites import FEATURES, L2, problem, quadratics, rule, tables
 
 EXACT = fd.oracles.Exact()
 NEWTON = fd.oracles.Newton(1e-13)

@@ -32,7 +32,14 @@ METHODS = {
     "FedPD with Oracle II": fd.FedPD(fd.oracles.VarianceReduced(steps=4, batch_size=2, refresh=3), step_size=0.5),
     "FedPD with Adam": fd.FedPD(fd.oracles.Optax(optax.adam(0.01), steps=3, keep=True), step_size=0.5),
     "ADMM": fd.ADMM(step_size=1.0),
-    "FedAvg": fd.FedAvg(fd.oracles.StochasticGradient(steps=3, batch_size=4)),
+    # Clients whose oracles carry states of different shapes.
+    "FedADMM": fd.FedADMM(
+        fd.oracles.PerClient(
+            {name: fd.oracles.VarianceReduced(steps=3, refresh=2) for name in "db"},
+            default=fd.oracles.GradientDescent(steps=2),
+        ),
+        step_size=0.5,
+    ),
 }
 
 
@@ -48,14 +55,15 @@ def assert_same(a, b, exactly=True):
 @pytest.mark.parametrize("name", METHODS)
 def test_five_and_five_rounds_are_ten(name, tmp_path):
     method = METHODS[name]
-    schedule = fd.schedules.Skip(0.4) if isinstance(method, fd.FedPD) else None
-    whole = fd.solve(PROBLEM, method, 10, schedule, seed=3)
-    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 5, schedule, seed=3))
-    restored = checkpoint.restore(tmp_path / "c", PROBLEM, method, schedule, seed=3)
+    schedule = None if name == "ADMM" else fd.schedules.Skip(0.4)
+    some = fd.participation.Uniform(3) if name == "FedADMM" else None
+    whole = fd.solve(PROBLEM, method, 10, schedule, some, seed=3)
+    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 5, schedule, some, seed=3))
+    restored = checkpoint.restore(tmp_path / "c", PROBLEM, method, schedule, some, seed=3)
     assert restored.same_layout
     assert "bit-identical" in restored.layout
     assert restored.solution.history.rounds == 5
-    assert_same(fd.solve(PROBLEM, method, 10, schedule, seed=3, state=restored.solution.state), whole)
+    assert_same(fd.solve(PROBLEM, method, 10, schedule, some, seed=3, state=restored.solution.state), whole)
 
 
 def test_decay_keeps_its_rounds_when_a_run_is_prolonged(tmp_path):
@@ -167,6 +175,14 @@ def test_states_are_stored_in_the_users_order(saved):
     with safe_open(saved, "numpy") as file:
         np.testing.assert_array_equal(file.get_tensor("state/clients/0.dual"), solution.duals)
         np.testing.assert_array_equal(file.get_tensor("state/clients/0.model"), solution.thetas)
+
+
+def test_settings_of_plain_objects_are_seen():
+    one, other = (
+        describe(fd.oracles.PerClient({"a": fd.oracles.Newton(goal)}, fd.oracles.Exact()), "oracle")
+        for goal in (1e-6, 1e-7)
+    )
+    assert [key for key in one if one[key] != other[key]] == ["oracle.oracles.a.tolerance"]
 
 
 def test_settings_hidden_in_functions_are_seen():

@@ -93,7 +93,7 @@ def test_inspect_proposes_a_schema(fedual, experiment_file):
     ("arguments", "message"),
     [
         (("run", "experiment.toml", "--out", "r", "--set", "oracle.stepss=5"), "stepss = 5 is not a setting here. Did"),
-        (("run", "experiment.toml", "--out", "r", "--set", "schedule.probability=1"), "probability = 1 must be less"),
+        (("run", "experiment.toml", "--out", "r", "--set", "schedule.probability=1"), "probability = 1 must lie in"),
         (("run", "experiment.toml", "--out", "r", "--set", "data.files=['no.csv']"), "no.csv"),
         (("run", "experiment.toml", "--out", "."), "not empty, and nothing in it was touched"),
         (("run", "none.toml", "--out", "r"), "none.toml: there is no such file"),

@@ -17,8 +17,12 @@ MINIMAL = {"data": {"source": "flights"}, "loss": {"name": "logistic"}}
 @pytest.mark.parametrize(
     ("kind", "table", "message"),
     [
-        ("schedule", {"name": "Skip", "probability": 1.0}, r"\[schedule\] probability = 1.0 must be less than 1"),
-        ("schedule", {"name": "Skip", "probability": -0.1}, r"probability = -0.1 must be greater than or equal to 0"),
+        (
+            "schedule",
+            {"name": "Skip", "probability": 1.0},
+            r"\[schedule\] Skip: probability = 1.0 must lie in \[0, 1\)",
+        ),
+        ("schedule", {"name": "Skip", "probability": -0.1}, r"probability = -0.1 must lie in \[0, 1\)"),
         ("schedule", {"name": "Skip", "probability": "half"}, r"probability = 'half' must be a valid number"),
         ("schedule", {"name": "Skip"}, r"probability is required"),
         ("schedule", {"name": "Explicit", "skips": [True, 1]}, r"skips = \[True, 1\] must be a valid boolean"),
@@ -104,6 +108,17 @@ def test_an_optimizer_is_named_like_everything_else():
         np.testing.assert_array_equal(got, want)
     with pytest.raises(ValueError, match=r"\[optimizer\] beta = 1 is not a setting"):
         build_part("oracle", {"name": "Optax", "optimizer": {"name": "adam", "learning_rate": 0.1, "beta": 1}})
+
+
+def test_an_oracle_for_each_client_is_a_table_of_tables():
+    poor = {"name": "GradientDescent", "steps": 1}
+    table = {"name": "PerClient", "oracles": {"ward 3": poor}, "default": {"name": "Newton", "tolerance": 1e-6}}
+    oracle = build_part("oracle", table)
+    assert oracle.oracles == {"ward 3": fd.oracles.GradientDescent(steps=1)}
+    assert oracle.default == fd.oracles.Newton(1e-6)
+    table["oracles"]["ward 3"] = poor | {"steps": 0}
+    with pytest.raises(ValueError, match="steps = 0 must be greater than or equal to 1"):
+        build_part("oracle", table)
 
 
 def test_an_oracle_for_a_method_without_one_is_refused(monkeypatch):

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import optax
 
 from fedual.arrays import record, static
@@ -28,6 +27,9 @@ from fedual.local import Subproblem
 from fedual.protocols import Algorithm, Work
 
 __all__ = ["FedAvg", "FedOpt", "FedProx"]
+
+
+_PLAIN = optax.sgd(1.0)
 
 
 class Server(NamedTuple):
@@ -65,7 +67,7 @@ class Averaging(Algorithm):
         return client._replace(anchor=broadcast)
 
     def subproblem(self, client: Any) -> Subproblem:
-        return Subproblem(jnp.zeros_like(client.anchor), client.anchor, 0.0, client.anchor)
+        return Subproblem(0 * client.anchor, client.anchor, 0.0, client.anchor)
 
     def update(self, client: Any, x: Any, work: Work) -> tuple[Any, Any]:
         message = client.anchor + (x - client.anchor) / work.chance if self.needs_chances else x
@@ -148,7 +150,7 @@ class FedProx(Averaging):
             raise ValueError(f"mu = {self.mu!r} must be a finite number >= 0.")
 
     def subproblem(self, client: Any) -> Subproblem:
-        return Subproblem(jnp.zeros_like(client.anchor), client.anchor, self.mu, client.anchor)
+        return Subproblem(0 * client.anchor, client.anchor, self.mu, client.anchor)
 
 
 @record
@@ -164,7 +166,7 @@ class FedOpt(Averaging):
 
     Args:
         oracle: minimizes f_k from theta; by default gradient steps with automatic rate and number.
-        optimizer: any `optax.GradientTransformation` that needs no values; `optax.sgd(1.0)` by default.
+        optimizer: any `optax.GradientTransformation` that needs no values; None for `optax.sgd(1.0)`.
         averaging: "participants" or "unbiased".
 
     Raises:
@@ -182,8 +184,12 @@ class FedOpt(Averaging):
     """
 
     oracle: Any = None
-    optimizer: Any = static(default=optax.sgd(1.0))
+    optimizer: Any = static(default=None)
     averaging: str = static(default="participants")
+
+    def __post_init__(self) -> None:
+        if self.optimizer is None:
+            object.__setattr__(self, "optimizer", _PLAIN)
 
     def check(self) -> None:
         super().check()

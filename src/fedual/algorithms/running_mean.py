@@ -156,7 +156,7 @@ class FedSplit(RunningMean):
 
     def subproblem(self, client: Any) -> Subproblem:
         center = 2 * client.anchor - client.reflected
-        return Subproblem(jnp.zeros_like(center), center, 1 / self.step_size, client.model)
+        return Subproblem(0 * center, center, 1 / self.step_size, client.model)
 
     def update(self, client: Any, x: Any, work: Work) -> tuple[Any, Any]:
         reflected = client.reflected + 2 * (x - client.anchor)
@@ -228,7 +228,7 @@ class FedDR(RunningMean):
         return client._replace(anchor=broadcast, point=point)
 
     def subproblem(self, client: Any) -> Subproblem:
-        return Subproblem(jnp.zeros_like(client.point), client.point, 1 / self.step_size, client.model)
+        return Subproblem(0 * client.point, client.point, 1 / self.step_size, client.model)
 
     def update(self, client: Any, x: Any, work: Work) -> tuple[Any, Any]:
         return client._replace(model=x), 2 * x - client.point - client.sent

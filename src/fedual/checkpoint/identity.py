@@ -56,12 +56,15 @@ def _settings(value: Any, name: str, outer: tuple[int, ...]) -> Iterator[tuple[s
         short = array.size <= 8 and array.dtype.kind in "biufU"
         digest = hashlib.blake2b(repr(array.tolist()).encode(), digest_size=8).hexdigest()
         yield name, array.tolist() if short else f"{array.dtype} {array.shape} {digest}"
+    elif isinstance(value, dict):
+        parts = {str(key): part for key, part in value.items()}
     elif callable(value) and hasattr(value, "__code__"):
         # What a closure holds are its settings: Optax makes its optimizers so.
         cells = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
         parts = {variable: cell.cell_contents for variable, cell in cells}
         yield name, f"{value.__module__}.{value.__qualname__}"
     else:
+        parts = getattr(value, "__dict__", {})
         yield name, type(value).__name__
     for key, part in parts.items():
         yield from _settings(part, f"{name}.{key}", inside)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedual import __version__
-from fedual.cli import compare, data, demo, look, run
+from fedual.cli import compare, data, demo, look, report, run
 
 __all__ = ["app", "main"]
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 for command in (
     *(demo.demo, data.datasets, data.inspect, data.new),
-    *(run.run, run.resume, compare.compare, look.plot, look.predict),
+    *(run.run, run.resume, compare.compare, look.plot, look.predict, report.report),
 ):
     app.command()(command)
 

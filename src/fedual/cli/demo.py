@@ -115,11 +115,10 @@ def _show(experiment: Experiment, outcome: Outcome, console: Console) -> None:
     )
     print_table(
         f"{int(evaluated['FedPD'].rows.sum())} held-out flights",
-        ("model", "scored", "AUC, all pooled", "AUC by airports", "log-loss by flights", "log-loss by airports"),
+        ("model", "AUC, all pooled", "AUC by airports", "log-loss by flights", "log-loss by airports"),
         [
             (
-                name,
-                evaluation.model.split(" (")[0],
+                f"{name}: {evaluation.model.split(' (')[0]}",
                 figure(evaluation.pooled["auc"]),
                 figure(evaluation.average("auc", "clients")),
                 figure(evaluation.average("log_loss", "samples")),

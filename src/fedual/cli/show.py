@@ -36,7 +36,7 @@ def print_table(
     """A table, the first column text, the others figures."""
     table = Table(title=escape(title), title_justify="left", title_style="bold")
     for number, column in enumerate(columns):
-        table.add_column(column, justify="left" if number == 0 else "right")
+        table.add_column(column, justify="left" if number == 0 else "right", no_wrap=number == 0)
     for row in rows:
         table.add_row(*map(escape, row))
     (Console() if console is None else console).print(table)

@@ -28,10 +28,9 @@ _Auto = Literal["auto"]
 _Positive = Annotated[float, Field(gt=0)]
 _NotNegative = Annotated[float, Field(ge=0)]
 _Count = Annotated[int, Field(ge=1)]
-_Probability = Annotated[float, Field(ge=0, lt=1)]
 
-# What a setting may be, wherever it appears: the package uses one name for one thing. A setting that is not listed is
-# checked by its annotation and by the class itself.
+# What a setting may be, wherever it appears: the package uses one name for one thing. Beyond that a setting is checked
+# by its annotation and by the class itself.
 _VOCABULARY: dict[str, Any] = {
     "steps": _Count | _Auto | list[_Count],
     "learning_rate": _Positive | _Auto | list[_Positive],
@@ -42,8 +41,8 @@ _VOCABULARY: dict[str, Any] = {
     "max_steps": _Count,
     "epochs": _Positive,
     "tolerance": _Positive,
-    "probability": _Probability,
-    "skip_probability": _Probability,
+    "probability": float | list[float],
+    "skip_probability": float,
     "rounds": _Count,
     "period": _Count,
     "l2": _NotNegative,
@@ -102,7 +101,8 @@ def build_part(kind: str, table: dict[str, Any], **given: Any) -> Any:
 
     Args:
         kind: a key of `KINDS`, which is also the name of the section.
-        table: `name` and settings; a setting that is itself of a kind (`optimizer`) is a table in turn.
+        table: `name` and settings; a setting that is a part in turn (`optimizer`, the oracles of `PerClient`) is a
+            table with a `name`, or a table of such tables.
         given: parts that have a section of their own, such as the algorithm's oracle.
 
     Raises:
@@ -119,9 +119,7 @@ def build_part(kind: str, table: dict[str, Any], **given: Any) -> Any:
         if key not in inspect.signature(factory).parameters:
             raise ValueError(f"[{key}] does not apply: {table['name']} takes no {key}. Remove the section.")
         settings[key] = part
-    for key, value in settings.items():
-        if key in KINDS and isinstance(value, dict):
-            settings[key] = build_part(key, value)
+    settings = {key: _nested(key if key in KINDS else kind, value) for key, value in settings.items()}
     try:
         part = factory(**settings)
         if kind in ("algorithm", "schedule"):
@@ -129,6 +127,12 @@ def build_part(kind: str, table: dict[str, Any], **given: Any) -> Any:
     except (TypeError, ValueError) as error:
         raise ValueError(f"[{kind}] {table['name']}: {error}") from error
     return part
+
+
+def _nested(kind: str, value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return build_part(kind, value) if "name" in value else {key: _nested(kind, part) for key, part in value.items()}
 
 
 def complete_part(kind: str, table: dict[str, Any]) -> dict[str, Any]:
@@ -152,10 +156,10 @@ def _checked(kind: str, factory: Callable[..., Any], table: dict[str, Any]) -> d
     model = _model(factory)
     try:
         # TOML's types are JSON's, and in JSON mode a strict tuple may be given as an array.
-        checked = model.model_validate_json(json.dumps(settings, default=str))
+        model.model_validate_json(json.dumps(settings, default=str))
     except ValidationError as error:
         raise ValueError(explain(error, f"[{kind}]", settings, model)) from None
-    return {key: getattr(checked, key) for key in settings}
+    return settings
 
 
 @cache

@@ -34,6 +34,7 @@ __all__ = [
     "Row",
     "Sums",
     "all_clients",
+    "client_key",
     "client_uniforms",
     "one_round",
     "uniform_number",
@@ -150,7 +151,8 @@ def one_round(
     schedule = state.schedule
     if method.schedule.observes:
         means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
-        schedule = where(state.fresh, method.schedule.observe(schedule, *means), schedule)
+        several = state.fresh & (sums.participants > 1)  # one alone is like itself
+        schedule = where(several, method.schedule.observe(schedule, *means), schedule)
         schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
@@ -198,7 +200,7 @@ def one_round(
 
 def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: uniform_number(_client_key(key, w)))(words)
+    return jax.vmap(lambda w: uniform_number(client_key(key, w)))(words)
 
 
 def uniform_number(key: jax.Array) -> jax.Array:
@@ -206,7 +208,7 @@ def uniform_number(key: jax.Array) -> jax.Array:
     return jax.random.uniform(key, dtype=jnp.float32)
 
 
-def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
 
 
@@ -260,7 +262,7 @@ def all_clients(
         before = (client.model, duals(algorithm, client, record)) if adapts else ()
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
-        keys = jax.vmap(partial(_client_key, key))(entry.words)
+        keys = jax.vmap(partial(client_key, key))(entry.words)
         limit = limits(o, subproblem, given)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
         observed: Any = ()
