@@ -23,8 +23,8 @@ from fedual import flower
 from fedual.config import Config, build
 from fedual.engine.message import Reply
 from fedual.flower.app import app_plan, apps, read_app, site_source
-from fedual.flower.leaving import audit, audit_text
 from fedual.flower.handshake import Hello
+from fedual.flower.leaving import audit, audit_text
 from fedual.flower.server import conduct
 from wires import Wires
 

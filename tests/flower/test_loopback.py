@@ -23,7 +23,7 @@ from fedual.flower.loopback import Loopback
 
 APP = Path(__file__).parent / "app"
 sys.path.insert(0, str(APP))
-import trial  # noqa: E402
+import trial
 
 DEADLINE = 900.0
 

@@ -6,9 +6,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual.flower.leaving import audit
     from fedual.flower.client import client_app
     from fedual.flower.deploy import certificates, init, local, resume
+    from fedual.flower.leaving import audit
     from fedual.flower.server import server_app
 
 __all__ = ["audit", "certificates", "client_app", "init", "local", "resume", "server_app"]

@@ -16,7 +16,7 @@ from fedual.clients import Clients
 from fedual.config import Config, build_method, hold_out
 from fedual.config.sections import read_toml
 from fedual.flower.client import Desk, Source, app_of
-from fedual.flower.server import Plan, conducted
+from fedual.flower.server import Plan, conducted, refuse_protection
 from fedual.tables.summary import digest
 
 __all__ = ["App", "Deployment", "SiteConfig", "app_plan", "apps", "read_app", "site_source"]
@@ -99,9 +99,15 @@ def read_app(folder: str | Path) -> App:
     text = (folder / "schema.toml").read_text(encoding="utf-8")
     return App(
         Config.load(folder / "experiment.toml"),
-        Deployment.model_validate(read_toml(folder / "deployment.toml")),
+        _deployment(folder / "deployment.toml"),
         tables.Schema.from_toml(text, str(folder / "schema.toml")),
     )
+
+
+def _deployment(path: Path) -> Deployment:
+    table = read_toml(path)
+    refuse_protection(table)
+    return Deployment.model_validate(table)
 
 
 def apps(folder: str | Path) -> tuple[ClientApp, ServerApp]:

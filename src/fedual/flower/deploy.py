@@ -12,8 +12,10 @@ import tomli_w
 from fedual import tables
 from fedual.config import Config
 from fedual.files import write_text
+from fedual.flower.app import app_plan, read_app
 from fedual.flower.keys import make_certificates, make_site_key
 from fedual.flower.loopback import Loopback
+from fedual.flower.server import refuse_protection
 
 __all__ = ["certificates", "init", "local", "resume"]
 
@@ -63,6 +65,7 @@ def init(
     folder = Path(folder)
     if folder.exists() and any(folder.iterdir()):
         raise FileExistsError(f"{folder} is not empty; nothing was written.")
+    refuse_protection(deployment)
     experiment = Config.load(config)
     data = experiment.data
     if data.files is None and data.schema_ is None:
@@ -88,8 +91,6 @@ def init(
     write_text(app / "schema.toml", schema)
     results = str((folder / "run").resolve())
     write_text(app / "deployment.toml", tomli_w.dumps({"sites": list(names), "folder": results, **deployment}))
-    from fedual.flower.app import app_plan, read_app
-
     app_plan(read_app(app))  # whatever does not fit is refused now
     for name in names:
         site = {"name": name, "file": f"{name}.csv", "state": f"state-{name}", "minimum_rows": 1, "share": ["summary"]}
