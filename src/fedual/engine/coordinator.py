@@ -104,14 +104,17 @@ class Coordinator:
     def _tells(self, algorithm: Algorithm) -> bool:
         return algorithm.means(self.theta0, self.theta0, self.theta0) is not None
 
+    def message_bytes(self) -> int:
+        """Bytes of the method's message of one site."""
+        return tree_bytes(self._message)
+
     def payload(self) -> tuple[int, int]:
         """Bytes of the largest order and the largest reply of one site."""
         d = self.theta0.nbytes
         with precision(self.dtype):
             down = tree_bytes(jax.eval_shape(self.algorithm.first_broadcast, self.theta0))
-        up = tree_bytes(self._message)
-        extra = d * ((self.tolerance is not None) + self.duals)
-        return down * (1 + self.algorithm.answered) + 2 * d, up + extra
+        extra = d * ((self.tolerance is not None) + self.duals + self.schedule.observes)
+        return down * (1 + self.algorithm.answered) + 2 * d, self.message_bytes() + extra
 
     def start(self, run: str) -> ServerState:
         """The state before round 1."""

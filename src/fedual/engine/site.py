@@ -155,6 +155,8 @@ class Site:
             return
         if state.run != order.run:
             raise Refused("run", f"{me} holds state of run {state.run}; the order is for run {order.run}.")
+        if state.reply.site != self.name:
+            raise Refused("site", f"{me}: its folder holds the state of site {state.reply.site!r}; give each its own.")
         if state.data != self.data:
             raise Refused("data", f"{me}: the data have changed since the run began. Restore them or start a new run.")
         if order.number < state.number or order.number <= order.accepted:

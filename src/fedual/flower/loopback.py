@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import tomli_w
 
-from fedual.flower.certificates import make_certificates, make_site_key
+from fedual.flower.keys import make_certificates, make_site_key
 
 __all__ = ["Loopback", "flower_environment", "program"]
 

@@ -28,7 +28,7 @@ from fedual.flower.store import read_arrays, write_arrays
 from fedual.protocols import Algorithm, Participation, Regularizer, Schedule
 from fedual.runs import RunFolder
 
-__all__ = ["Plan", "conduct", "server_app"]
+__all__ = ["Plan", "conduct", "conducted", "refuse_protection", "server_app"]
 
 _log = logging.getLogger("fedual")
 _STATE = "server.safetensors"
@@ -55,6 +55,7 @@ class Plan:
     start_timeout: float = 600.0
     largest_message: int = 2_000_000_000
     transform: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None
+    model_facts: Mapping[str, Any] = field(default_factory=dict)
     at: Callable[[str], Any] = field(default=lambda point: None)
 
     def check(self) -> None:
@@ -101,19 +102,39 @@ def server_app(
         >>> import fedual as fd
         >>> app = server_app(fd.FedPD(step_size=1.0), ["north", "south"], rounds=100)
     """
+    refuse_protection(settings)
     plan = Plan(algorithm, tuple(sites), Path(folder), **settings)
     plan.check()
     app = ServerApp()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        folder = Path(str(context.run_config.get("folder", "") or plan.folder))
-        with _told(folder / "run.log"):
-            state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
-        if state.status == "diverged":
-            raise RuntimeError(f"the run diverged: {state.reason}")
+        conducted(plan, grid, context)
 
     return app
+
+
+def refuse_protection(settings: Mapping[str, Any]) -> None:
+    """Raise ValueError where settings ask for a protection that does not exist here."""
+    for name in ("secure_aggregation", "differential_privacy"):
+        if settings.get(name):
+            raise ValueError(
+                f"{name} = {settings[name]!r}: this package has no {name.replace('_', ' ')}; messages reach the "
+                "coordinator as they are. The threat model in the documentation says what is protected."
+            )
+
+
+def conducted(plan: Plan, grid: Grid, context: Context) -> None:
+    """`conduct` as the body of a ServerApp: with a log, and with `folder` and `resume` from the run configuration.
+
+    Raises:
+        RuntimeError: the run diverged, so that Flower counts it as failed.
+    """
+    folder = Path(str(context.run_config.get("folder", "") or plan.folder))
+    with _told(folder / "run.log"):
+        state = conduct(replace(plan, folder=folder), grid, bool(context.run_config.get("resume", False)))
+    if state.status == "diverged":
+        raise RuntimeError(f"the run diverged: {state.reason}")
 
 
 @contextmanager
@@ -151,18 +172,18 @@ def conduct(plan: Plan, grid: Grid, resume: bool = False) -> ServerState:
     if path.is_file() and not resume:
         raise FileExistsError(f"{plan.folder} holds a run: resume it, or name another folder.")
     saved = read_arrays(path) if path.is_file() else None
-    facts: dict[str, Any] = {"run": uuid.uuid4().hex} if saved is None else json.loads(saved[0])
+    known: dict[str, Any] = {"run": uuid.uuid4().hex} if saved is None else json.loads(saved[0])
     link = Link(grid)
-    if saved is None and plan.transform is not None:
-        facts["transform"] = _transform(plan, link)
-    hellos = _handshake(plan, link, facts["run"], facts.get("transform"))
-    coordinator = _coordinator(plan, hellos, facts.get("rows"))
+    if saved is None:
+        known["transform"] = None if plan.transform is None else _transform(plan, link)
+    hello = _handshake(plan, link, known)
+    coordinator = _coordinator(plan, hello, known)
     _check_sizes(plan, coordinator)
-    state = coordinator.start(facts["run"])
+    state = coordinator.start(known["run"])
     if saved is not None:
-        state = load_state(state, facts["state"], saved[1])
+        state = load_state(state, known.pop("state"), saved[1])
         _log.info("run %s goes on after round %d", state.run, state.round)
-    return _Conductor(plan, link, coordinator, hellos, facts.get("transform")).go_on(state)
+    return _Conductor(plan, link, coordinator, known).go_on(state)
 
 
 def _transform(plan: Plan, link: Link) -> dict[str, Any]:
@@ -179,23 +200,40 @@ def _named(name: str, answer: Answer) -> dict[str, Any]:
     return facts
 
 
-def _handshake(plan: Plan, link: Link, run: str, transform: Any) -> dict[str, Hello]:
-    automatic = any(getattr(plan.algorithm, name) == "auto" for name in shared_settings(plan.algorithm))
-    asked = json.dumps({"run": run, "transform": transform, "smoothness": automatic})
+def _handshake(plan: Plan, link: Link, known: dict[str, Any]) -> Hello:
+    """Compare the sites; adds what they told to `known`, and returns the word of one of them.
+
+    At the start all must come. A resumed run knows them, and goes on with as many as the quorum asks.
+    """
+    automatic = any(_is_auto(getattr(plan.algorithm, name)) for name in shared_settings(plan.algorithm))
+    asked = {"run": known["run"], "transform": known["transform"], "smoothness": automatic}
 
     def accept(name: str, answer: Answer) -> Hello:
         hello = Hello.from_parts(answer.facts, answer.arrays)
-        if (hello.site, hello.run) != (name, run):
+        if (hello.site, hello.run) != (name, known["run"]):
             raise Refused("site", f"the node of site {name!r} says that it is site {hello.site!r} in run {hello.run}.")
         return hello
 
-    messages = {name: to_records("hello", asked, {}) for name in plan.sites}
-    hellos, failed = link.exchange(messages, plan.start_timeout, accept, "handshake")
-    _stop_without(failed)
-    hellos = {name: hellos[name] for name in plan.sites}
+    messages = {name: to_records("hello", json.dumps(asked), {}) for name in plan.sites}
+    found, failed = link.exchange(messages, plan.start_timeout, accept, "handshake")
+    if not (found and "rows" in known and len(found) >= (plan.quorum or len(plan.sites))):
+        _stop_without(failed)
+    hellos = {name: found[name] for name in plan.sites if name in found}
     for note in check_hellos(hellos, method_of(plan.algorithm, plan.regularizer)):
         _log.warning("%s", note)
-    return hellos
+    for name, hello in hellos.items():
+        count = known.get("rows", {}).get(name, hello.rows)
+        if hello.rows != count:
+            raise Refused("rows", f"site {name!r} has {hello.rows} rows; the run began with {count}.")
+    hello = next(iter(hellos.values()))
+    known.setdefault("rows", {name: each.rows for name, each in hellos.items()})
+    known.setdefault("smoothness", {name: each.smoothness for name, each in hellos.items()})
+    known.setdefault("columns", hello.columns or None)
+    return hello
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _stop_without(failed: Mapping[str, str]) -> None:
@@ -203,17 +241,13 @@ def _stop_without(failed: Mapping[str, str]) -> None:
         raise TimeoutError("the run cannot start: " + "; ".join(failed.values()))
 
 
-def _coordinator(plan: Plan, hellos: Mapping[str, Hello], rows: Mapping[str, int] | None) -> Coordinator:
-    first = next(iter(hellos.values()))
-    constants = [hello.smoothness for hello in hellos.values()]
-    for name, count in (rows or {}).items():
-        if name in hellos and hellos[name].rows != count:
-            raise Refused("rows", f"site {name!r} has {hellos[name].rows} rows; the run began with {count}.")
+def _coordinator(plan: Plan, hello: Hello, known: Mapping[str, Any]) -> Coordinator:
+    rows = [known["rows"][name] for name in plan.sites]
+    constants = [known["smoothness"][name] for name in plan.sites]
     return Coordinator(
-        plan.algorithm, first.start[""] if plan.theta0 is None else np.asarray(plan.theta0, first.dtype),
-        plan.sites, [hello.rows for hello in hellos.values()], plan.schedule, plan.participation, plan.regularizer,
-        plan.weights, first.dtype, constants if all(constants) else None, plan.seed, plan.rounds, plan.tolerance,
-        plan.relative_tolerance,
+        plan.algorithm, hello.start[""] if plan.theta0 is None else np.asarray(plan.theta0, hello.dtype), plan.sites,
+        rows, plan.schedule, plan.participation, plan.regularizer, plan.weights, hello.dtype,
+        constants if all(constants) else None, plan.seed, plan.rounds, plan.tolerance, plan.relative_tolerance,
     )  # fmt: skip
 
 
@@ -235,8 +269,7 @@ class _Conductor:
     plan: Plan
     link: Link
     coordinator: Coordinator
-    hellos: Mapping[str, Hello]
-    transform: Any
+    known: Mapping[str, Any]
 
     def go_on(self, state: ServerState) -> ServerState:
         plan, coordinator = self.plan, self.coordinator
@@ -286,17 +319,14 @@ class _Conductor:
 
     def _save(self, state: ServerState) -> None:
         facts, arrays = save_state(state)
-        rows = {name: hello.rows for name, hello in self.hellos.items()}
-        whole = {"run": state.run, "transform": self.transform, "rows": rows, "state": facts}
-        write_arrays(self.plan.folder / _STATE, json.dumps(whole), arrays)
+        write_arrays(self.plan.folder / _STATE, json.dumps({**self.known, "state": facts}), arrays)
 
     def _finish(self, state: ServerState) -> None:
         """Write the results, and tell the sites what was accepted last."""
         folder, coordinator = RunFolder(self.plan.folder), self.coordinator
         folder.write_table("history.csv", state.ledger.history.to_polars())
-        first = next(iter(self.hellos.values()))
-        columns = first.columns or None
-        folder.write_arrays("model.safetensors", {"theta": coordinator.theta(state)}, columns=columns)
+        facts = {"columns": self.known["columns"], "transform": self.known["transform"], **self.plan.model_facts}
+        folder.write_arrays("model.safetensors", {"theta": coordinator.theta(state)}, **facts)
         summary = {"status": state.status, "reason": state.reason, "round": state.round, "run": state.run}
         folder.write_json("summary.json", {**summary, "sites": list(self.plan.sites), "settings": dict(state.settings)})
         orders = {name: coordinator.farewell(state, name) for name in self.plan.sites}

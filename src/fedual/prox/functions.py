@@ -104,14 +104,6 @@ class Box(Partial):
         super().check(dimension)
         _check_shapes({"low": self.low, "high": self.high}, dimension - self.intercept)
 
-    def check(self, dimension: int) -> None:
-        super().check(dimension)
-        for name, bound in (("low", self.low), ("high", self.high)):
-            if np.shape(bound) not in ((), (dimension - self.intercept,)):
-                raise ValueError(
-                    f"{name} has shape {np.shape(bound)}; expected one number or {dimension - self.intercept}."
-                )
-
 
 @record
 class Nuclear(Regularizer):
