@@ -160,7 +160,7 @@ def _check(problem: Problem, theta: np.ndarray, errors: str) -> None:
         raise ValueError(f"errors = {errors!r} must be 'model' or 'site'.")
     if errors == "site" and len(problem.clients) < 2:
         raise ValueError("errors = 'site' needs at least two clients; use errors='model'.")
-    if problem.regularizer is not None or float(getattr(problem.loss, "l2", 0.0)) or hasattr(problem.loss, "beta"):
+    if problem.regularizer is not None or np.any(getattr(problem.loss, "l2", 0.0)) or hasattr(problem.loss, "beta"):
         raise ValueError("standard errors are for unpenalized models: set l2 = 0 and regularizer = None.")
     if not np.allclose(problem.weights, problem.sizes / problem.sizes.sum(), rtol=1e-12):
         raise ValueError("standard errors need weights='samples': other weights do not give the pooled likelihood.")

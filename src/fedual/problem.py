@@ -36,6 +36,8 @@ class Problem:
             numbers, which are divided by their sum.
         regularizer: from `fedual.prox`, applied to the global model; None for none.
         dtype: "float64" or "float32": the precision of all computation on this problem.
+        pad_rows: pad clients to at least this many rows, of weight zero. The numbers stay the same but for rounding,
+            and problems that become equal in shape share one compiled program: for many small ones.
 
     Raises:
         ValueError: data that do not suit the loss (the client is named), or weights that are not K positive numbers.
@@ -55,6 +57,7 @@ class Problem:
         weights: Literal["samples", "uniform"] | Any = "samples",
         regularizer: Regularizer | None = None,
         dtype: Literal["float64", "float32"] = "float64",
+        pad_rows: int = 0,
     ) -> None:
         if str(np.dtype(dtype)) not in ("float64", "float32"):
             raise ValueError(f"dtype = {dtype!r} must be 'float64' or 'float32'; sums in less lose the answer.")
@@ -64,6 +67,7 @@ class Problem:
         self.loss = loss
         self.clients = clients
         self.regularizer = regularizer
+        self.pad_rows = pad_rows
         self.dtype = str(np.dtype(dtype))
         self.sizes = clients.sizes
         self.weights = client_weights(weights, self.sizes, clients.names)
@@ -84,6 +88,7 @@ class Problem:
 
     def layout(self, groups: tuple[int, ...] | None = None, devices: int = 1, rows: int = 0) -> Layout:
         """The clients' data in buckets; the last layout asked for is kept."""
+        rows = max(rows, self.pad_rows)
         key = (groups, devices, rows)
         if self._layout is None or self._layout[0] != key:
             self._layout = None  # let go of the old copy before the new one is made

@@ -299,8 +299,8 @@ class Schedule:
         return ()
 
     def observe(self, state: Any, gradient: Any, square: Any) -> Any:
-        """Where `observes` is set, at the beginning of every stretch: the participants' weighted means of grad f_k and
-        of ||grad f_k||^2 at the model that they received. They add both to their next message.
+        """Where `observes` is set, at the beginning of every stretch: the weighted means over all clients of grad f_k
+        and of ||grad f_k||^2 at the model that they received. They add both to their next message.
         """
         return state
 

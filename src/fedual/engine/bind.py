@@ -139,8 +139,8 @@ def bind(
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    per_bucket = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
-    method = Method(bare, tuple(oracles), tuple(limits), per_bucket, schedule, participation, blocks, adapts)
+    odds = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    method = Method(bare, tuple(oracles), tuple(limits), odds, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
 
 
@@ -164,6 +164,11 @@ def rules(
     participation = participation.bind(names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    if not participation.everyone and schedule.observes:
+        raise ValueError(
+            f"{type(schedule).__name__} does not allow partial participation: the gradients of those present do not "
+            "add up to that of f. Use schedules.Decay, or participation.Full."
+        )
     chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
     if algorithm.needs_chances and not (chances > 0).all():
         raise ValueError(

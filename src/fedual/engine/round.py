@@ -151,8 +151,7 @@ def one_round(
     schedule = state.schedule
     if method.schedule.observes:
         means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
-        several = state.fresh & (sums.participants > 1)  # one alone is like itself
-        schedule = where(several, method.schedule.observe(schedule, *means), schedule)
+        schedule = where(state.fresh, method.schedule.observe(schedule, *means), schedule)
         schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
