@@ -85,7 +85,7 @@ class Loopback:
     def start_link(self) -> None:
         """Start the SuperLink, and make the sites' keys known to it."""
         keys = self.folder / "keys"
-        options = ["--insecure"]
+        options: list[str | Path] = ["--insecure"]
         if self.secure:
             options = ["--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt"]
             options += ["--ssl-keyfile", keys / "server.key", "--enable-supernode-auth"]

@@ -141,7 +141,7 @@ def conducted(plan: Plan, grid: Grid, context: Context) -> None:
 def _told(path: Path) -> Iterator[None]:
     """What happens goes to a file and to standard output, which `flwr log` shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(path, encoding="utf-8")]
+    handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), logging.FileHandler(path, encoding="utf-8")]
     level = _log.level
     _log.setLevel(logging.INFO)
     for handler in handlers:
