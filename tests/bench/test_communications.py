@@ -52,10 +52,10 @@ def test_skipping_costs_nothing_to_the_first_digits_and_everything_to_the_last()
 
 
 def test_the_papers_comparison_on_a_small_scale():
-    histories = paper.compare_on_reference(strong=True, rounds=3, clients=2)
-    assert len(histories) == 8
-    assert all(np.isfinite(h["stationarity"]).all() for h in histories.values())
-    assert histories["FedPD-GD, p = 0"]["communications"][-1] == 3
+    some = ("FedPD-GD, p = 0", "FedAvg-GD")
+    histories = paper.compare_on_reference(strong=True, rounds=60, clients=4, only=some)
+    exact, biased = (histories[name]["stationarity"][-1] for name in some)
+    assert exact < 1e-3 * biased
     assert len(figures.draw_comparison(histories, histories).axes) == 2
 
 

@@ -62,7 +62,9 @@ def measure_skipping(
     return polars.DataFrame(rows)
 
 
-def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, seed: int = 0) -> dict[str, Any]:
+def compare_on_reference(
+    strong: bool, rounds: int = 600, clients: int = 100, seed: int = 0, only: Sequence[str] | None = None
+) -> dict[str, Any]:
     """The paper's comparison: histories of eight methods on its non-convex problem, by name.
 
     FedPD has the theory's s; full gradient steps have the learning rate 1/(L + 1/s), single samples a tenth of it.
@@ -72,6 +74,7 @@ def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, se
         rounds: of every method.
         clients: K.
         seed: of the data and the runs.
+        only: the names of some of the eight.
     """
     made = data.synthetic.reference(strong, clients=clients, seed=seed)
     problem = Problem(losses.logistic_nonconvex(), made.clients)
@@ -92,4 +95,5 @@ def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, se
     return {
         name: solve(problem, algorithm, rounds, schedule, seed=seed).history
         for name, (algorithm, schedule) in methods.items()
+        if only is None or name in only
     }
