@@ -24,6 +24,7 @@ class Loss:
     it knows better.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     quadratic: ClassVar[bool] = False
     separable: ClassVar[bool] = True  # a mean over rows, so that a minibatch of them estimates it
     task: ClassVar[str | None] = None  # "binary", "multiclass" or "regression", where `predict` is implemented

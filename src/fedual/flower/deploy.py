@@ -79,7 +79,7 @@ def init(
     if data.schema_ is not None:
         schema = Path(data.schema_).read_text(encoding="utf-8")
     else:
-        schema = tables.inspect_files(data.files, target=data.target, site=data.site).to_toml()
+        schema = tables.inspect_files(data.files or [], target=data.target, site=data.site).to_toml()
     # What is at the sites stays there; the app knows no path.
     stripped = {"files": [f"{name}.csv" for name in names], "target": data.target, "test_fraction": data.test_fraction}
     table = {**experiment.to_dict(), "data": {key: value for key, value in stripped.items() if value is not None}}
