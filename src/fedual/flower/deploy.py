@@ -227,10 +227,10 @@ A key, once. Send `{first}.pub` to the coordinator; `{first}.key` stays. Without
 fedual deploy key . --site {first}
 ```
 
-Put the table's path into `{first}.toml`, and what may be shared. Then one command, which only ever connects outwards:
+Put the table's path into `{first}.toml`, and what may be shared. Then one command, which only ever connects outwards;
+it starts Flower's SuperNode, and starts it again when it fails:
 
 ```sh
-flower-supernode --superlink {host}:8000 --root-certificates ca.crt --auth-supernode-private-key {first}.key \\
-    --node-config 'config="/path/of/{first}.toml"'
+fedual deploy join {first}.toml --link {host}:8000 --ca ca.crt --key {first}.key
 ```
 """
