@@ -189,7 +189,7 @@ The link, which sites connect to on port 8000 (the only port that must be open):
 
 ```sh
 flower-superlink --host 0.0.0.0 --port 8000 --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt \\
-    --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
+    --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation --database link.db
 ```
 
 How `flwr` reaches it, in `$FLWR_HOME/config.toml` (by default `~/.flwr/config.toml`), the path being absolute:

@@ -65,8 +65,9 @@ class Loopback:
         self.stop()
 
     def start_link(self) -> None:
-        """Start the SuperLink, and make the sites' keys known to it."""
-        keys = self.folder / "keys"
+        """Start the SuperLink; when it is new, make the sites' keys known to it. What it knows survives in a file."""
+        keys, database = self.folder / "keys", self.folder / "link.db"
+        new = not database.exists()
         options = ["--insecure"]
         if self.secure:
             options = ["--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt"]
@@ -74,10 +75,10 @@ class Loopback:
         self._start(
             "link",
             [program("flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port), *map(str, options),
-             "--disable-runtime-dependency-installation"],
+             "--disable-runtime-dependency-installation", "--database", str(database)],
         )  # fmt: skip
         _wait_for_port(self.port, self.processes["link"], self.log("link"))
-        if self.secure:
+        if self.secure and new:
             for site in self.sites:
                 self.call("supernode", "register", str(keys / f"{site}.pub"), "loopback", "--name", site)
 

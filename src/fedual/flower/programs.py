@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["end_all", "flower_environment", "program"]
+__all__ = ["descendants", "end_all", "flower_environment", "program"]
 
 
 def program(name: str) -> str:
@@ -39,12 +39,13 @@ def flower_environment(home: str | Path | None = None) -> dict[str, str]:
 
 def end_all(process: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
     """Send a signal to a process and to everything that it started, sessions of their own included."""
-    for identity in [*_descendants(process.pid), process.pid]:
+    for identity in [*descendants(process.pid), process.pid]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(identity, number)
 
 
-def _descendants(root: int) -> list[int]:
+def descendants(root: int) -> list[int]:
+    """The processes that a process started, and those that they started, as far as they live."""
     table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     children: dict[int, list[int]] = {}
     for line in table.splitlines():
