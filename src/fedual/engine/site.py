@@ -24,7 +24,7 @@ from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm
 
-__all__ = ["Site", "SiteState"]
+__all__ = ["Site", "SiteState", "Stored"]
 
 
 class Point(NamedTuple):
@@ -58,6 +58,15 @@ class SiteState:
     base: Point
     done: Point
     reply: Reply
+
+
+class Stored(NamedTuple):
+    """A `SiteState` as JSON and arrays by name."""
+
+    facts: str
+    base: Arrays
+    done: Arrays
+    reply: Arrays
 
 
 _PLAIN = ("run", "number", "accepted", "order", "data", "started")
@@ -237,31 +246,29 @@ class Site:
             gradient=gradient, dual=dual,
         )  # fmt: skip
 
-    def save(self, state: SiteState) -> tuple[str, dict[str, np.ndarray]]:
+    def save(self, state: SiteState) -> Stored:
         """A state as JSON and named arrays."""
         facts, reply = state.reply.parts()
-        arrays = pack(state.base, "base") | pack(state.done, "done")
-        arrays |= {f"reply/{name}": array for name, array in reply.items()}
-        return json.dumps({name: getattr(state, name) for name in _PLAIN} | {"reply": facts}), arrays
+        plain = {name: getattr(state, name) for name in _PLAIN}
+        return Stored(json.dumps(plain | {"reply": facts}), pack(state.base), pack(state.done), reply)
 
-    def load(self, facts: str, arrays: Arrays) -> SiteState:
+    def load(self, stored: Stored) -> SiteState:
         """The inverse of `save`.
 
         Raises:
             Refused: the state does not fit this site's problem and method.
         """
         with precision(self.problem.dtype):
-            values = json.loads(facts)
+            values = json.loads(stored.facts)
             start = partial(self._start, self._bind(values["started"]))
             template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
             base, done = (
-                jax.tree.map(jnp.asarray, unpack(template, arrays, name, who, finite=False))
-                for name in ("base", "done")
+                jax.tree.map(jnp.asarray, unpack(template, arrays, who=who, finite=False))
+                for arrays in (stored.base, stored.done)
             )
-        reply = {name.removeprefix("reply/"): a for name, a in arrays.items() if name.startswith("reply/")}
         plain = {name: values[name] for name in _PLAIN}
-        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))
+        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], stored.reply))
 
 
 @partial(jax.jit, static_argnums=0)
