@@ -16,8 +16,9 @@ from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import GROWS, NOT_FINITE, REACHED, RUNNING, STALLS, Control, Data, Row
-from fedual.engine.state import RunState, check_state, duals, start_state
+from fedual.engine.state import RunState, check_state, duals, placed, start_state
 from fedual.engine.watch import PATIENCE
+from fedual.layout import client_mesh
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -132,6 +133,7 @@ def iterate(
             state = start_state(bound, problem.vector(first, "theta0"), seed)
         else:
             check_state(bound, state)
+        state = placed(state, mesh)
         run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):
@@ -149,8 +151,7 @@ def device_count(problem: Problem) -> int:
 
 
 def _mesh(problem: Problem) -> Mesh | None:
-    count = device_count(problem)
-    return Mesh(np.array(jax.local_devices()[:count]), ("clients",)) if count > 1 else None
+    return client_mesh(device_count(problem))
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class Run:
     def message_bytes(self, state: RunState) -> tuple[int, int]:
         """What one client's message up and one broadcast down take."""
         algorithm = self.bound.method.algorithm
-        client = jax.tree.map(lambda leaf: leaf[0], state.device.clients[0])
+        client = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.device.clients[0])
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like)
         message = jax.eval_shape(lambda c: algorithm.update(c, c.model, work)[1], client)
         up, down = tree_bytes(message), tree_bytes(state.device.broadcast)

@@ -8,13 +8,16 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from fedual import tuning
 from fedual.arrays import random_key, record, static
 from fedual.engine import watch
+from fedual.layout import share_out
 from fedual.solution import History
 
-__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "placed", "start_state"]
 
 PER_CLIENT = ("clients", "carries", "records")
 """The fields of `Device` that hold one tree per bucket, leading axis its clients."""
@@ -134,6 +137,15 @@ def start_state(bound: Any, theta: Any, seed: int) -> RunState:
         start=theta,
     )
     return RunState(device, History(), seed)
+
+
+def placed(state: RunState, mesh: Mesh | None) -> RunState:
+    """Every part on the devices where the compiled program leaves it, so that all its calls are the same program."""
+    if mesh is None:
+        return state
+    per_client = {name: share_out(getattr(state.device, name), mesh) for name in PER_CLIENT}
+    same = jax.device_put(state.device, NamedSharding(mesh, P()))
+    return dataclasses.replace(state, device=dataclasses.replace(same, **per_client))
 
 
 def check_state(bound: Any, state: Any) -> None:
