@@ -168,14 +168,15 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def block_size(bucket: Bucket, clients_at_once: int | str) -> int:
+def block_size(bucket: Bucket, clients_at_once: int | str, width: int = 0) -> int:
     """How many of a bucket's clients go through their local steps together.
 
-    Automatic: as many as keep their data within a core's cache through all those steps, at least one.
+    Automatic: as many as keep their data, and `width` bytes beside them, within a core's cache through all those steps,
+    at least one.
     """
     clients = len(bucket.count)
     if clients_at_once == "auto":
-        one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // clients
+        one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // clients + width
         return int(min(clients, max(1, _CACHE_BYTES // max(one, 1))))
     return min(clients, int(clients_at_once))
 
@@ -193,6 +194,7 @@ def sum_clients(
     zero: Any,
     block: int,
     active: Any = None,
+    compact: bool = False,
 ) -> tuple[Any, Any]:
     """Advance the states of the active clients and add up what they contribute.
 
@@ -200,10 +202,11 @@ def sum_clients(
         function: `(fixed, state) -> (state, contribution)` over a block of clients stacked along the leading axis;
             contributions keep that axis.
         fixed: what does not change, leading axis K_b.
-        state: what does, leading axis K_b.
+        state: what does: a pair of trees of leading axis K_b.
         zero: a tree of zeros of the shape of one client's contribution.
         block: clients per block.
         active: flags of shape `(K_b,)`; the others' states stay as they are and they cost nothing. None means all.
+        compact: the first part of the state holds the active clients alone, in their order, and room for more.
 
     Returns:
         The new states, and the sum of the contributions.
@@ -224,11 +227,22 @@ def sum_clients(
         slots = number * block + jnp.arange(block)
         valid = slots < count
         rows = order[jnp.minimum(slots, clients - 1)]
-        chosen = jax.tree.map(lambda leaf: leaf[rows], (fixed, state))
-        new, parts = function(*chosen)
-        target = jnp.where(valid, rows, clients)  # out of range: dropped
-        state = jax.tree.map(lambda old, leaf: old.at[target].set(leaf, mode="drop"), state, new)
+        places = (slots if compact else rows), rows
+        chosen = tuple(_take(tree, at) for tree, at in zip(state, places, strict=True))
+        new, parts = function(_take(fixed, rows), chosen)
+        state = tuple(_put(tree, jnp.where(valid, at, _BEYOND), n) for tree, at, n in zip(state, places, new, strict=True))
         parts = where(valid, parts, jax.tree.map(jnp.zeros_like, parts))
         return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
 
     return lax.fori_loop(0, blocks, advance, (state, zero))
+
+
+_BEYOND = np.int32(2**31 - 1)  # out of every range: what is put there is dropped
+
+
+def _take(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(rows, leaf.shape[0] - 1)], tree)
+
+
+def _put(tree: Any, rows: Any, new: Any) -> Any:
+    return jax.tree.map(lambda old, leaf: old.at[rows].set(leaf, mode="drop"), tree, new)

@@ -48,6 +48,7 @@ class Method:
         chances: per bucket, every client's probability of taking part in a stretch, NaN where the rule has none.
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
+        compact: the state holds participants alone, for one stretch, see `engine.stored`.
     """
 
     algorithm: Algorithm
@@ -57,6 +58,7 @@ class Method:
     schedule: Schedule
     participation: Participation
     blocks: tuple[int, ...] = static()
+    compact: bool = static(default=False)
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,15 @@ class Bound:
 
     def start_carries(self, theta: Any) -> tuple[Any, ...]:
         """The oracles' first carries, per bucket."""
-        return tuple(
-            _start_carries(self.problem.loss, bucket, oracle, theta) if oracle.carries else ()
-            for bucket, oracle in zip(self.layout.buckets, self.method.oracles, strict=True)
-        )
+        return tuple(self.bucket_carries(b, theta) for b in range(len(self.layout.buckets)))
+
+    def bucket_carries(self, b: int, theta: Any, rows: Any = slice(None)) -> Any:
+        """The first carries of bucket b's clients at `rows`."""
+        oracle = self.method.oracles[b]
+        if not oracle.carries:
+            return ()
+        bucket, oracle = jax.tree.map(lambda leaf: leaf[rows], (self.layout.buckets[b], oracle))
+        return _start_carries(self.problem.loss, bucket, oracle, theta)
 
     @cached_property
     def words(self) -> jax.Array:
@@ -126,15 +133,22 @@ def bind(
         index = np.asarray(bucket.index)
         oracles.append(jax.tree.map(partial(_per_client, problem, index), oracle))
         limits.append(None if steps is None else np.asarray(steps, np.int32)[index])
-    blocks = tuple(
-        len(b.count) // devices if getattr(o, "batch_size", None) and clients_at_once == "auto"
-        else min(block_size(b, clients_at_once), len(b.count) // devices)
-        for b, o in zip(layout.buckets, oracles, strict=True)
-    )  # fmt: skip
-    bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
     chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    blocks = tuple(
+        min(_block(b, o, odds, clients_at_once, devices), len(b.count) // devices)
+        for b, o, odds in zip(layout.buckets, oracles, chances, strict=True)
+    )
+    bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
     method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
     return Bound(problem, given, layout, devices, method)
+
+
+def _block(bucket: Any, oracle: Any, chances: np.ndarray, clients_at_once: int | str, devices: int) -> int:
+    """Clients that work together: with minibatches, which take little room, all that are expected to take part."""
+    if getattr(oracle, "batch_size", None) and clients_at_once == "auto":
+        expected = float(np.sum(chances)) / devices
+        return max(1, round(expected)) if np.isfinite(expected) else len(bucket.count)
+    return block_size(bucket, clients_at_once)
 
 
 def rules(

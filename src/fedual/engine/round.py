@@ -14,7 +14,7 @@ from fedual.arrays import record, squared_norm, where, wrap_key
 from fedual.engine.bind import Method
 from fedual.engine.local_work import work
 from fedual.engine.state import Device, duals
-from fedual.layout import map_clients, sum_clients
+from fedual.layout import block_size, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
@@ -31,6 +31,7 @@ __all__ = [
     "all_clients",
     "client_key",
     "client_uniforms",
+    "draw_active",
     "one_round",
 ]
 
@@ -92,6 +93,8 @@ class Sums(NamedTuple):
     weight: Any
     participants: Any
     evaluations: Any
+    model_change: Any
+    dual_change: Any
 
 
 def _total(tree: Any, axis: str | None) -> Any:
@@ -112,12 +115,8 @@ def one_round(
 
     p = method.schedule.p(state.schedule, number)
     silent = jax.random.uniform(jax.random.fold_in(key, COIN)) < p
-    active = state.active
-    if not method.participation.everyone:
-        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
-        active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
-
-    step = partial(all_clients, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
+    active = draw_active(method, state, data.words)
+    step = partial(all_clients, method, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
         for b, o, limit, chance, block, c, y, r in zip(
@@ -136,10 +135,10 @@ def one_round(
     )
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
-        clients = tuple(
-            where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
-        )
-    primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+        held = (_held(method, active[b.index], c) for b, c in zip(data.buckets, clients, strict=True))
+        clients = tuple(where(communicated & h, hear(c), c) for h, c in zip(held, clients, strict=True))
+    mean, dual_mean = state.mean + sums.model_change, state.dual + sums.dual_change
+    primal, dual, scales = _residuals(data, state, records, mean, dual_mean, axis)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
         number % control.every == 0,
@@ -166,9 +165,25 @@ def one_round(
     code = jnp.where(bad < nobody, NOT_FINITE, jnp.where(reached, REACHED, RUNNING)).astype(jnp.int32)
     new = dataclasses.replace(
         state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
-        broadcast=broadcast, clients=clients, carries=carries, records=records, mean=mean,
+        broadcast=broadcast, clients=clients, carries=carries, records=records, mean=mean, dual=dual_mean,
     )  # fmt: skip
     return new, row, code, bad
+
+
+def draw_active(method: Method, state: Device, words: jax.Array) -> jax.Array:
+    """Who takes part in the next round, flags of shape `(K,)`: drawn at the start of a stretch, kept within it."""
+    if method.participation.everyone:
+        return state.active
+    key = jax.random.fold_in(jax.random.fold_in(wrap_key(state.key), state.round + 1), PARTICIPATION)
+    drawn = method.participation.draw(client_uniforms(key, words), state.stretch)
+    return jnp.where(state.fresh, drawn, state.active)
+
+
+def _held(method: Method, active: Any, clients: Any) -> Any:
+    """Which of a bucket's states, shape of their leading axis, belong to participants."""
+    if not method.compact:
+        return active
+    return jnp.arange(jax.tree.leaves(clients)[0].shape[0]) < jnp.sum(active)
 
 
 def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
@@ -181,7 +196,7 @@ def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
 
 
 def all_clients(
-    algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    method: Method, algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
@@ -211,43 +226,47 @@ def all_clients(
             entry.weight,
             entry.real.astype(jnp.int32),
             jnp.where(entry.real, spent, 0).astype(x.dtype),
+            (),
+            (),
         )
         return done, record, sums
 
     def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, limits, odds), (client, carry, record) = fixed, changing
+        (entry, o, limits, odds), ((client, carry), record) = fixed, changing
+        model, dual = client.model, duals(algorithm, client, record)
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
         keys = jax.vmap(partial(client_key, key))(entry.words)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limits, keys)
         steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limits is None else limits
         client, record, sums = jax.vmap(end)(entry, local, o, odds, client, subproblem, record, x, steps, spent)
-        return (client, kept if o.carries else (), record), sums
+        new_dual, weight = duals(algorithm, client, record), entry.weight[:, None]
+        squares = jnp.sum(client.model**2, axis=1), jnp.sum(new_dual**2, axis=1)
+        record = record._replace(model_square=squares[0], dual_square=squares[1])
+        sums = sums._replace(model_change=weight * (client.model - model), dual_change=weight * (new_dual - dual))
+        return ((client, kept if o.carries else ()), record), sums
 
-    fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
+    fixed, changing = (bucket, oracle, limit, chance), ((clients, carries), records)
     one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
     shapes = jax.eval_shape(advance, *one)[1]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
     chosen = None if active is None else active[bucket.index]
-    (clients, carries, records), sums = sum_clients(advance, fixed, changing, zero, block, chosen)
+    ((clients, carries), records), sums = sum_clients(advance, fixed, changing, zero, block, chosen, method.compact)
     return clients, carries, records, sums
 
 
-def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:
-    """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
-
-    def moments(bucket: Any, client: Any, record: Any) -> Any:
-        dual, w = duals(algorithm, client, record), bucket.weight
-        squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
-        return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
-
-    parts = [moments(*part) for part in zip(data.buckets, clients, records, strict=True)]
-    gap, mean, dual_mean, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
+def _residuals(data: Data, state: Device, records: Any, mean: Any, dual_mean: Any, axis: str | None) -> Any:
+    """Primal and dual residual, and the scales that make them unit-free."""
+    parts = [
+        (bucket.weight @ kept.gap, bucket.weight @ kept.model_square, bucket.weight @ kept.dual_square)
+        for bucket, kept in zip(data.buckets, records, strict=True)
+    ]
+    gap, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         dual = jnp.linalg.norm(dual_mean)
     else:
         dual = jnp.linalg.norm(mean - state.mean) / state.step_size
-    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square)), mean
+    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square))
 
 
 def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, Any]:
@@ -257,7 +276,12 @@ def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, An
         value, gradient = data.loss.value(theta, entry.rows), data.loss.gradient(theta, entry.rows)
         return entry.weight * value, entry.weight * gradient
 
-    parts = [jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), map_clients(one, bucket)) for bucket in data.buckets]
+    zero = jnp.zeros((), theta.dtype), jnp.zeros_like(theta)
+    parts = [
+        sum_clients(lambda b, _: (((), ()), jax.vmap(one)(b)), bucket, ((), ()), zero,
+                    block_size(bucket, "auto", theta.size * theta.dtype.itemsize))[1]
+        for bucket in data.buckets
+    ]  # fmt: skip
     value, gradient = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         return value, squared_norm(gradient)

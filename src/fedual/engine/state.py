@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedual.arrays import random_key, record, static
+from fedual.arrays import random_key, record, squared_norm, static
 from fedual.solution import History
 
 __all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "duals", "start_state"]
@@ -24,12 +24,15 @@ class ClientRecord(NamedTuple):
     Attributes:
         visits: rounds of work the client has done.
         gap: ||theta_k - anchor_k||^2 of its last round of work.
+        model_square, dual_square: ||theta_k||^2 and ||lambda_k||^2 after it.
         step_size: s when it last took part.
         finite: whether its last result was finite.
     """
 
     visits: Any
     gap: Any
+    model_square: Any
+    dual_square: Any
     step_size: Any
     finite: Any
 
@@ -47,7 +50,7 @@ class Device:
         clients, carries, records: states of clients, oracles, and the driver's records.
         schedule: the schedule's state.
         step_size: s in force, NaN for a method without one.
-        mean: sum of w_k theta_k, shape `(d,)`.
+        mean, dual: sum of w_k theta_k and of w_k lambda_k, each of shape `(d,)`; participants add what they change.
         key: the run's random key, two words.
         start: theta^(0), shape `(d,)`.
     """
@@ -64,6 +67,7 @@ class Device:
     schedule: Any
     step_size: Any
     mean: Any
+    dual: Any
     key: Any
     start: Any
 
@@ -76,11 +80,13 @@ class RunState:
         device: see `Device`.
         history: the rows so far.
         seed: what the key was made of.
+        stored: where the states of clients and oracles are if they are not in `device`, see `engine.stored`.
     """
 
     device: Device
     history: History = static()
     seed: int = static()
+    stored: Any = static(default=None)
 
 
 def duals(algorithm: Any, clients: Any, records: Any) -> Any:
@@ -95,8 +101,11 @@ def duals(algorithm: Any, clients: Any, records: Any) -> Any:
     return jax.vmap(one)(clients, records)
 
 
-def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
-    """The state before round 1, from a bound method (see `engine.bind`) and theta^(0)."""
+def start_state(bound: Any, theta: np.ndarray, seed: int, stored: Any = None) -> RunState:
+    """The state before round 1, from a bound method (see `engine.bind`) and theta^(0).
+
+    With `stored` the states of clients and oracles are left out of it: they are there.
+    """
     algorithm, layout = bound.method.algorithm, bound.layout
     theta = jnp.asarray(theta)
     server, client = algorithm.init(theta)
@@ -105,7 +114,10 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(bucket.count), *jnp.shape(leaf))), tree)
 
     s = jnp.asarray(getattr(algorithm, "step_size", jnp.nan), theta.dtype)
-    record = ClientRecord(jnp.int32(0), jnp.zeros((), theta.dtype), s, jnp.asarray(True))
+    dual = algorithm.dual(client)
+    record = ClientRecord(
+        jnp.int32(0), jnp.zeros((), theta.dtype), squared_norm(theta), squared_norm(dual), s, jnp.asarray(True)
+    )
     device = Device(
         round=jnp.int32(0),
         stretch=jnp.int32(0),
@@ -113,13 +125,14 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         active=jnp.ones(len(bound.problem.clients), bool),
         server=server,
         broadcast=algorithm.first_broadcast(theta),
-        clients=tuple(stack(bucket, client) for bucket in layout.buckets),
-        carries=bound.start_carries(theta),
+        clients=tuple(stack(bucket, client) for bucket in layout.buckets) if stored is None else (),
+        carries=bound.start_carries(theta) if stored is None else (),
         records=tuple(stack(bucket, record) for bucket in layout.buckets),
         schedule=bound.method.schedule.init(),
         step_size=s,
         mean=theta,
+        dual=dual,
         key=random_key(seed),
         start=theta,
     )
-    return RunState(device, History(), seed)
+    return RunState(device, History(), seed, stored)
