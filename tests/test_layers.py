@@ -20,7 +20,8 @@ LAYERS = (
     },
     {"data", "engine", "inference", "tables"},
     {"checkpoint", "comparison", "config", "pictures", "runs"},
-    {"bench", "flower", "report", "sklearn", "torch", "trackers"},
+    {"flower", "report", "sklearn", "torch", "trackers"},
+    {"bench"},
     {"cli"},
 )  # fmt: skip
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}

@@ -230,7 +230,9 @@ def sum_clients(
         places = (slots if compact else rows), rows
         chosen = tuple(_take(tree, at) for tree, at in zip(state, places, strict=True))
         new, parts = function(_take(fixed, rows), chosen)
-        state = tuple(_put(tree, jnp.where(valid, at, _BEYOND), n) for tree, at, n in zip(state, places, new, strict=True))
+        state = tuple(
+            _put(tree, jnp.where(valid, at, _BEYOND), n) for tree, at, n in zip(state, places, new, strict=True)
+        )
         parts = where(valid, parts, jax.tree.map(jnp.zeros_like, parts))
         return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
 

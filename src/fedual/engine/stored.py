@@ -14,12 +14,14 @@ import dataclasses
 import shutil
 import tempfile
 import time
+import weakref
 from typing import Any
 
 import jax
 import numpy as np
 
 from fedual.engine.bind import Bound
+from fedual.engine.chunk import run_chunk
 from fedual.engine.round import RUNNING, draw_active
 from fedual.engine.state import Device, RunState
 
@@ -39,7 +41,8 @@ class _File:
         fields = [(f"f{i}", leaf.dtype, leaf.shape) for i, leaf in enumerate(leaves)]
         self.dtype = np.dtype(fields)
         self.written = np.zeros(count, bool)
-        self._file = tempfile.TemporaryFile(buffering=0)
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115, closed with this object
+        weakref.finalize(self, self._file.close)
 
     def read(self, rows: np.ndarray) -> np.ndarray:
         """Records of shape `(len(rows),)`; rows that were never written hold zeros."""
@@ -155,10 +158,8 @@ def whole(bound: Bound, state: RunState) -> Device:
 
 def move(bound: Bound, state: RunState, store: Stored | None) -> RunState:
     """The same state with those of the clients in `store`, or in memory for None."""
-    if state.stored is not None and store is not None:
-        whole_version = state.stored[0].version == state.stored[1]
-        if whole_version:
-            return state
+    if state.stored is not None and store is not None and state.stored[0].version == state.stored[1]:
+        return state
     device = whole(bound, state)
     if store is None:
         return dataclasses.replace(state, device=device, stored=None)
@@ -174,8 +175,6 @@ _draw = jax.jit(draw_active)
 
 def advance_stored(run: Any, state: RunState, more: int, capacity: int, rounds: int) -> tuple[Any, int]:
     """What `Run.advance` does, stretch by stretch, with the states in a store."""
-    from fedual.engine.chunk import run_chunk
-
     begun = time.perf_counter()
     bound, (store, version) = run.bound, state.stored
     if store.version != version:

@@ -136,9 +136,7 @@ def _settle(problem: TorchProblem, oracle: Any, k: int) -> Any:
     oracle = dataclasses.replace(oracle, **changes)
     if oracle.batch_size == 1:
         problem.flat.refuse_single_rows(f"client {name!r}", "Take batch_size >= 2")
-    full = oracle.batch_size is None or (
-        isinstance(oracle, FirstOrder) and type(oracle).wants is not FirstOrder.wants
-    )
+    full = oracle.batch_size is None or (isinstance(oracle, FirstOrder) and type(oracle).wants is not FirstOrder.wants)
     if full and count == 1:
         problem.flat.refuse_single_rows(f"client {name!r}", "Leave that client out, or draw minibatches")
     return oracle

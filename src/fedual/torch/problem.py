@@ -137,7 +137,9 @@ class TorchProblem:
         else:
             vector = torch.as_tensor(theta, dtype=self.flat.dtype, device=self.flat.device)
             if vector.shape != (self.dimension,):
-                raise ValueError(f"{name} has shape {tuple(vector.shape)}; this problem has {self.dimension} parameters.")
+                raise ValueError(
+                    f"{name} has shape {tuple(vector.shape)}; this problem has {self.dimension} parameters."
+                )
         if not torch.isfinite(vector).all():
             raise ValueError(f"{name} holds numbers that are not finite.")
         return vector

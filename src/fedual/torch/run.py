@@ -146,7 +146,15 @@ def _bind(problem: TorchProblem, algorithm: Any, schedule: Any, participation: A
 
 def _extend(history: Any, row: dict[str, Any]) -> Any:
     """The history with one more row; counts are made cumulative."""
-    total = ("communications", "uplinks", "downlinks", "uplink_bytes", "downlink_bytes", "gradient_evaluations", "seconds")
+    total = (
+        "communications",
+        "uplinks",
+        "downlinks",
+        "uplink_bytes",
+        "downlink_bytes",
+        "gradient_evaluations",
+        "seconds",
+    )
     old = {name: history[name][-1] if history.rounds else 0.0 for name in total}
     return history.extend({n: np.array([v + old[n] if n in total else v]) for n, v in row.items()})
 
