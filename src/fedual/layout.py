@@ -21,7 +21,17 @@ from jax.sharding import PartitionSpec as P
 from fedual.arrays import name_words, record, where
 from fedual.local import Rows
 
-__all__ = ["Bucket", "Layout", "block_size", "client_mesh", "map_clients", "on_devices", "share_out", "sum_clients"]
+__all__ = [
+    "Bucket",
+    "Layout",
+    "block_size",
+    "client_mesh",
+    "map_clients",
+    "on_devices",
+    "pass_size",
+    "share_out",
+    "sum_clients",
+]
 
 _CACHE_BYTES = 600_000  # what one block's data may take: most of a core's private cache today
 _PASS_BYTES = 32_000_000  # the same for a single pass over the data, where only what it needs beside them matters
@@ -205,16 +215,21 @@ def block_size(bucket: Bucket, clients_at_once: int | str, devices: int = 1) -> 
     return even if 2 * even >= most else most
 
 
-def _within(limit: int, bucket: Bucket, clients: int) -> int:
-    """How many of `clients` keep their data within so many bytes, at least one."""
-    one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // len(bucket.count)
+def pass_size(bucket: Bucket, width: int = 0) -> int:
+    """How many of a bucket's clients a single pass over the data takes together, each with `width` bytes of results."""
+    return _within(_PASS_BYTES, bucket, len(bucket.count), width)
+
+
+def _within(limit: int, bucket: Bucket, clients: int, width: int = 0) -> int:
+    """How many of `clients` keep their data, and `width` bytes beside them, within so many bytes, at least one."""
+    one = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(bucket.rows)) // len(bucket.count) + width
     return int(min(clients, max(1, limit // max(one, 1))))
 
 
 def map_clients(function: Callable[..., Any], bucket: Bucket, *args: Any) -> Any:
     """`function(bucket entry, args entry...)` for every client, in large blocks; results are stacked."""
     inputs, clients = (bucket, *args), len(bucket.count)
-    block = _within(_PASS_BYTES, bucket, clients)
+    block = pass_size(bucket)
     if block == clients:
         return jax.vmap(function)(*inputs)
 
@@ -237,6 +252,7 @@ def sum_clients(
     zero: Any,
     block: int,
     active: Any = None,
+    compact: bool = False,
 ) -> tuple[Any, Any]:
     """Advance the states of the active clients and add up what they contribute.
 
@@ -244,10 +260,11 @@ def sum_clients(
         function: `(fixed, state) -> (state, contribution)` over a block of clients stacked along the leading axis;
             contributions keep that axis.
         fixed: what does not change, leading axis K_b.
-        state: what does, leading axis K_b.
+        state: what does: a pair of trees of leading axis K_b.
         zero: a tree of zeros of the shape of one client's contribution.
         block: clients per block.
         active: flags of shape `(K_b,)`; the others' states stay as they are and they cost nothing. None means all.
+        compact: the first part of the state holds the active clients alone, in their order, and room for more.
 
     Returns:
         The new states, and the sum of the contributions.
@@ -270,10 +287,12 @@ def sum_clients(
         slots = number * block + jnp.arange(block)
         valid = slots < count
         rows = order[jnp.minimum(slots, clients - 1)]
-        chosen = jax.tree.map(lambda leaf: leaf[rows], (fixed, state))
-        new, parts = function(*chosen)
-        target = jnp.where(valid, rows, clients)  # out of range: dropped
-        state = jax.tree.map(lambda old, leaf: old.at[target].set(leaf, mode="drop"), state, new)
+        places = (slots if compact else rows), rows
+        chosen = tuple(_take(tree, at) for tree, at in zip(state, places, strict=True))
+        new, parts = function(_take(fixed, rows), chosen)
+        state = tuple(
+            _put(tree, jnp.where(valid, at, _BEYOND), n) for tree, at, n in zip(state, places, new, strict=True)
+        )
         parts = where(valid, parts, jax.tree.map(jnp.zeros_like, parts))
         return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
 
@@ -292,3 +311,14 @@ def _sum_blocks(function: Any, fixed: Any, state: Any, zero: Any, block: int, bl
         return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
 
     return lax.fori_loop(0, blocks, advance, (state, zero))
+
+
+_BEYOND = np.int32(2**31 - 1)  # out of every range: what is put there is dropped
+
+
+def _take(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(rows, leaf.shape[0] - 1)], tree)
+
+
+def _put(tree: Any, rows: Any, new: Any) -> Any:
+    return jax.tree.map(lambda old, leaf: old.at[rows].set(leaf, mode="drop"), tree, new)

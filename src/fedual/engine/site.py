@@ -17,7 +17,7 @@ from fedual import theory
 from fedual.arrays import precision, wrap_key
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import MINIBATCH, Sums, all_clients
+from fedual.engine.round import MINIBATCH, Flags, Sums, all_clients
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
 from fedual.local import Local
@@ -213,7 +213,7 @@ class Site:
         method = bound.method
         dtype = self.problem.dtype
         done, sums, observed = _run_stretch(
-            (order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
+            Flags(order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
             with_settings(method.algorithm, order.settings),
             method.oracles[0], method.limits[0], np.full(1, order.chance, dtype), bound.layout.buckets[0], base,
             jax.tree.map(jnp.asarray, broadcast), np.asarray(order.key, np.uint32),
@@ -273,7 +273,7 @@ class Site:
 
 @partial(jax.jit, static_argnums=0)
 def _run_stretch(
-    flags: tuple[bool, bool], loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
+    flags: Flags, loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
     bucket: Any, base: Point, broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
 ) -> tuple[Point, Sums, Any]:  # fmt: skip
     """Rounds first..last, all but the last silent.
