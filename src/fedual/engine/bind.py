@@ -16,7 +16,7 @@ from fedual import participation as participation_module
 from fedual import schedules as schedule_module
 from fedual import theory
 from fedual.arrays import record, static
-from fedual.layout import Layout, block_size, map_clients
+from fedual.layout import Layout, block_size, map_clients, on_devices
 from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
@@ -68,7 +68,7 @@ class Bound:
     def start_carries(self, theta: Any) -> tuple[Any, ...]:
         """The oracles' first carries, per bucket."""
         return tuple(
-            _start_carries(self.problem.loss, bucket, oracle, theta) if oracle.carries else ()
+            _start_carries(self.layout.mesh, self.problem.loss, bucket, oracle, theta) if oracle.carries else ()
             for bucket, oracle in zip(self.layout.buckets, self.method.oracles, strict=True)
         )
 
@@ -78,9 +78,12 @@ class Bound:
         return jnp.asarray(self.layout.gather([bucket.words for bucket in self.layout.buckets]))
 
 
-@jax.jit
-def _start_carries(loss: Any, bucket: Any, oracle: Any, theta: Any) -> Any:
-    return map_clients(lambda e, o: o.init(Local(loss, e.rows, e.count), theta), bucket, oracle)
+@partial(jax.jit, static_argnums=0)
+def _start_carries(mesh: Any, loss: Any, bucket: Any, oracle: Any, theta: Any) -> Any:
+    def init(entry: Any, oracle: Any) -> Any:
+        return oracle.init(Local(loss, entry.rows, entry.count), theta)
+
+    return on_devices(lambda share, oracles: map_clients(init, share, oracles), mesh)(bucket, oracle)
 
 
 def bind(
@@ -124,7 +127,7 @@ def bind(
         limits.append(None if steps is None else np.asarray(steps, np.int32)[index])
     blocks = tuple(
         len(b.count) // devices if getattr(o, "batch_size", None) and clients_at_once == "auto"
-        else min(block_size(b, clients_at_once), len(b.count) // devices)
+        else block_size(b, clients_at_once, devices)
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm

@@ -17,6 +17,7 @@ from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import NOT_FINITE, REACHED, RUNNING, Control, Data, Row
 from fedual.engine.state import RunState, check_state, start_state
+from fedual.layout import client_mesh
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -142,9 +143,7 @@ def iterate(
 
 def _mesh(problem: Problem) -> Mesh | None:
     """All CPU devices, where there are several and enough clients for them."""
-    devices = jax.local_devices()
-    count = min(len(devices), len(problem.clients))
-    return Mesh(np.array(devices[:count]), ("clients",)) if count > 1 else None
+    return client_mesh(min(len(jax.local_devices()), len(problem.clients)))
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ class _Run:
     def message_bytes(self, state: RunState) -> tuple[int, int]:
         """What one client's message up and one broadcast down take."""
         algorithm = self.bound.method.algorithm
-        client = jax.tree.map(lambda leaf: leaf[0], state.device.clients[0])
+        client = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.device.clients[0])
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like)
         message = jax.eval_shape(lambda c: algorithm.update(c, c.model, work)[1], client)
         return tree_bytes(message), tree_bytes(state.device.broadcast)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from fedual.arrays import random_key, record, static
+from fedual.layout import share_out
 from fedual.solution import History
 
 __all__ = ["ClientRecord", "Device", "RunState", "check_state", "start_state"]
@@ -103,13 +107,21 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         mean=theta,
         key=random_key(seed),
     )
-    return RunState(device, History(), seed)
+    return RunState(_placed(device, layout.mesh), History(), seed)
+
+
+def _placed(device: Device, mesh: Mesh | None) -> Device:
+    """Every part on the devices where the compiled program leaves it, so that all its calls are the same program."""
+    if mesh is None:
+        return device
+    per_client = {name: share_out(getattr(device, name), mesh) for name in ("clients", "carries", "records")}
+    return dataclasses.replace(jax.device_put(device, NamedSharding(mesh, P())), **per_client)
 
 
 def check_state(bound: Any, state: Any) -> None:
     """Raise ValueError where `state` is not one that a run of this problem and method has."""
     theta = np.zeros(bound.problem.dimension, bound.problem.dtype)
-    expected = jax.eval_shape(lambda: start_state(bound, theta, 0).device)
+    expected = start_state(bound, theta, 0).device
     if not isinstance(state, RunState) or _shapes(state.device) != _shapes(expected):
         raise ValueError(
             "state does not belong to this problem and method: its arrays differ in number, shape or precision. Pass "
