@@ -23,6 +23,7 @@ from fedual.local import Rows
 __all__ = ["Bucket", "Layout", "block_size", "client_mesh", "map_clients", "on_devices", "share_out", "sum_clients"]
 
 _CACHE_BYTES = 600_000  # what one block's data may take: most of a core's private cache today
+_PASS_BYTES = 32_000_000  # the same for a single pass over the data, where only what it needs beside them matters
 # A further bucket costs compile time, so it has to save this many padded rows, plus this share of all rows.
 _BUCKET_ROWS = 4096
 _BUCKET_SHARE = 0.005
@@ -198,16 +199,23 @@ def block_size(bucket: Bucket, clients_at_once: int | str, devices: int = 1) -> 
     clients = len(bucket.count) // devices
     if clients_at_once != "auto":
         return min(clients, int(clients_at_once))
-    one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // len(bucket.count)
-    most = int(min(clients, max(1, _CACHE_BYTES // max(one, 1))))
+    most = _within(_CACHE_BYTES, bucket, clients)
     even = next(size for size in range(most, 0, -1) if clients % size == 0)
     return even if 2 * even >= most else most
 
 
+def _within(limit: int, bucket: Bucket, clients: int) -> int:
+    """How many of `clients` keep their data within so many bytes, at least one."""
+    one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // len(bucket.count)
+    return int(min(clients, max(1, limit // max(one, 1))))
+
+
 def map_clients(function: Callable[..., Any], bucket: Bucket, *args: Any) -> Any:
-    """`function(bucket entry, args entry...)` for every client, in blocks; results are stacked."""
-    inputs = (bucket, *args)
-    return lax.map(lambda one: function(*one), inputs, batch_size=block_size(bucket, "auto"))
+    """`function(bucket entry, args entry...)` for every client, in large blocks; results are stacked."""
+    block = _within(_PASS_BYTES, bucket, len(bucket.count))
+    if block == len(bucket.count):
+        return jax.vmap(function)(bucket, *args)
+    return lax.map(lambda one: function(*one), (bucket, *args), batch_size=block)
 
 
 def sum_clients(
