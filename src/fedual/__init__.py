@@ -9,40 +9,83 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedual import data, losses, oracles, participation, schedules, theory
-    from fedual.algorithms import ADMM, FedAvg, FedPD
+    from fedual import data, losses, metrics, oracles, participation, prox, schedules, theory
+    from fedual.algorithms import (
+        ADMM,
+        SCAFFOLD,
+        AFedPD,
+        FedADMM,
+        FedAvg,
+        FedDR,
+        FedDyn,
+        FedOpt,
+        FedPD,
+        FedProx,
+        FedSplit,
+        ProxSkip,
+    )
     from fedual.clients import Clients
-    from fedual.engine import iterate, solve
+    from fedual.comparison import Comparison, compare
+    from fedual.engine import Sweep, iterate, solve, sweep
+    from fedual.inference import Inference, infer
     from fedual.problem import Problem
+    from fedual.protocols import Auto
+    from fedual.runs import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ADMM",
+    "SCAFFOLD",
+    "AFedPD",
+    "Auto",
     "Clients",
+    "Comparison",
+    "FedADMM",
     "FedAvg",
+    "FedDR",
+    "FedDyn",
+    "FedOpt",
     "FedPD",
+    "FedProx",
+    "FedSplit",
     "History",
+    "Inference",
     "Problem",
+    "ProxSkip",
     "Solution",
+    "Sweep",
+    "compare",
     "data",
+    "infer",
     "iterate",
+    "load",
     "losses",
+    "metrics",
     "oracles",
     "participation",
+    "prox",
     "schedules",
     "solve",
+    "sweep",
     "theory",
 ]
 
 _HOMES = {
-    "fedual.algorithms": ("ADMM", "FedAvg", "FedPD"),
+    "fedual.algorithms": (
+        "ADMM", "SCAFFOLD", "AFedPD", "FedADMM", "FedAvg", "FedDR", "FedDyn", "FedOpt", "FedPD", "FedProx", "FedSplit",
+        "ProxSkip",
+    ),
     "fedual.clients": ("Clients",),
-    "fedual.engine": ("iterate", "solve"),
+    "fedual.comparison": ("Comparison", "compare"),
+    "fedual.engine": ("Sweep", "iterate", "solve", "sweep"),
+    "fedual.inference": ("Inference", "infer"),
     "fedual.problem": ("Problem",),
+    "fedual.protocols": ("Auto",),
+    "fedual.runs": ("load",),
     "fedual.solution": ("History", "Solution"),
-}
+}  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = frozenset(__all__) - frozenset(_HOME)
 

@@ -16,6 +16,7 @@ __all__ = [
     "precision",
     "random_key",
     "record",
+    "require_record",
     "squared_norm",
     "static",
     "to_numpy",
@@ -50,6 +51,19 @@ def record(cls: type[T]) -> type[T]:
         Scale(factor=6.0, power=2)
     """
     return jax.tree_util.register_dataclass(dataclasses.dataclass(frozen=True)(cls))
+
+
+def require_record(value: Any, what: str) -> None:
+    """Refuse an object that a compiled program cannot take apart: a class of a user's own without `record`.
+
+    Raises:
+        TypeError: naming the class and the remedy.
+    """
+    if any(leaf is value for leaf in jax.tree.leaves(value)):
+        raise TypeError(
+            f"{what}: the class {type(value).__name__} is no pytree; decorate it with fedual.arrays.record, which "
+            "makes its fields data of the compiled program."
+        )
 
 
 def squared_norm(tree: Any) -> Any:

@@ -8,6 +8,7 @@ together take little more than twice their size at most. States of clients are k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from fedual.local import Rows
 __all__ = ["Bucket", "Layout", "block_size", "client_mesh", "map_clients", "on_devices", "share_out", "sum_clients"]
 
 _CACHE_BYTES = 600_000  # what one block's data may take: most of a core's private cache today
-_PASS_BYTES = 32_000_000  # the same for a single pass over the data, where only what it needs beside them matters
+_PASS_BYTES = 16_000_000  # the same for a single pass over the data, where only what it needs beside them matters
 # A further bucket costs compile time, so it has to save this many padded rows, plus this share of all rows.
 _BUCKET_ROWS = 4096
 _BUCKET_SHARE = 0.005
@@ -212,10 +213,21 @@ def _within(limit: int, bucket: Bucket, clients: int) -> int:
 
 def map_clients(function: Callable[..., Any], bucket: Bucket, *args: Any) -> Any:
     """`function(bucket entry, args entry...)` for every client, in large blocks; results are stacked."""
-    block = _within(_PASS_BYTES, bucket, len(bucket.count))
-    if block == len(bucket.count):
-        return jax.vmap(function)(bucket, *args)
-    return lax.map(lambda one: function(*one), (bucket, *args), batch_size=block)
+    inputs, clients = (bucket, *args), len(bucket.count)
+    block = _within(_PASS_BYTES, bucket, clients)
+    if block == clients:
+        return jax.vmap(function)(*inputs)
+
+    # Not lax.map, which copies all its inputs where the last block is short; here that block overlaps the one before.
+    def advance(number: Any, results: Any) -> Any:
+        first = jnp.minimum(number * block, clients - block)
+        chosen = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block), inputs)
+        put = partial(lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return jax.tree.map(put, results, jax.vmap(function)(*chosen))
+
+    shapes = jax.eval_shape(jax.vmap(function), *inputs)
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return lax.fori_loop(0, -(-clients // block), advance, empty)
 
 
 def sum_clients(

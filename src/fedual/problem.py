@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedual.arrays import precision
+from fedual.arrays import precision, require_record
 from fedual.clients import Clients
 from fedual.layout import Layout, map_clients, on_devices
 from fedual.local import Local
 from fedual.protocols import Loss, Regularizer
 from fedual.reference import Minimum, minimize
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "client_weights"]
 
 
 class Problem:
@@ -60,16 +60,22 @@ class Problem:
             raise ValueError(f"dtype = {dtype!r} must be 'float64' or 'float32'; sums in less lose the answer.")
         if not isinstance(clients, Clients):
             raise TypeError(f"clients must be made by fedual.data.from_arrays or its relatives, not {type(clients)}.")
+        require_record(loss, "loss")
         self.loss = loss
         self.clients = clients
         self.regularizer = regularizer
         self.dtype = str(np.dtype(dtype))
         self.sizes = clients.sizes
-        self.weights = _weights(weights, self.sizes, clients.names)
+        self.weights = client_weights(weights, self.sizes, clients.names)
         for k in range(len(clients)):
             shape = self._prepared(k)[0].shape[1:]
         self.feature_shape: tuple[int, ...] = shape
         self.dimension = loss.dimension(shape)
+        if regularizer is not None:
+            if not isinstance(regularizer, Regularizer):
+                raise TypeError(f"regularizer must be an object such as fedual.prox.l1(0.1), not {regularizer!r}.")
+            require_record(regularizer, "regularizer")
+            regularizer.check(self.dimension)
         self._layout: tuple[Any, Layout] | None = None
 
     def _prepared(self, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -237,7 +243,8 @@ class Problem:
         return minimize(self, tolerance)
 
 
-def _weights(weights: Any, sizes: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def client_weights(weights: Any, sizes: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """w_k, shape `(K,)`, summing to 1, from what the user gave for `weights`."""
     if isinstance(weights, str):
         if weights not in ("samples", "uniform"):
             raise ValueError(f"weights = {weights!r} must be 'samples', 'uniform' or one positive number per client.")

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any, ClassVar, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from fedual.arrays import record
 from fedual.local import Local, Rows, Subproblem
 
-__all__ = ["Algorithm", "FirstOrder", "Loss", "Oracle", "Participation", "Regularizer", "Schedule", "Work"]
+__all__ = ["Algorithm", "Auto", "FirstOrder", "Loss", "Oracle", "Participation", "Regularizer", "Schedule", "Work"]
 
 
 class Loss:
@@ -25,6 +25,8 @@ class Loss:
     """
 
     quadratic: ClassVar[bool] = False
+    separable: ClassVar[bool] = True  # a mean over rows, so that a minibatch of them estimates it
+    task: ClassVar[str | None] = None  # "binary", "multiclass" or "regression", where `predict` is implemented
 
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Check one client's data and bring them to the form that `value` works on.
@@ -54,6 +56,10 @@ class Loss:
         """Shape `(d, d)`."""
         return jax.hessian(self.value)(theta, rows)
 
+    def predict(self, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+        """The mean of the target given raw features `(n, ...)`: shape `(n,)`, or class probabilities `(n, classes)`."""
+        raise NotImplementedError
+
     def smoothness(self, rows: Rows) -> jax.Array | None:
         """An upper bound on the Lipschitz constant of the gradient over these rows; None where none is known."""
         return None
@@ -70,6 +76,9 @@ class Regularizer:
         """argmin over v of r(v) + ||v - theta||^2 / (2 scale), shape `(d,)`."""
         raise NotImplementedError
 
+    def check(self, dimension: int) -> None:
+        """Raise ValueError where this function does not suit `dimension` parameters."""
+
 
 class Work(NamedTuple):
     """What an algorithm may want to know of the local work that was done.
@@ -78,11 +87,14 @@ class Work(NamedTuple):
         steps: local steps of a first-order oracle, Q; a scalar.
         learning_rate: the rate of those steps, eta; NaN for an oracle without one.
         gradient: the client's full gradient as a function of x.
+        chance: the probability with which the participation rule picks this client for a stretch; NaN where it has
+            none.
     """
 
     steps: Any
     learning_rate: Any
     gradient: Any
+    chance: Any = np.nan
 
 
 class Oracle:
@@ -112,6 +124,7 @@ class FirstOrder(Oracle):
     implement `step`.
     """
 
+    contracts: ClassVar[bool] = False
     steps: Any
     batch_size: Any = None
 
@@ -131,6 +144,13 @@ class FirstOrder(Oracle):
         """Sample gradients that one step evaluates for a client of `count` rows."""
         return count if self.batch_size is None else self.batch_size
 
+    def contraction(self, rho: Any) -> Any:
+        """What one step leaves of the distance to the subproblem's solution, for convex f_k.
+
+        Where `contracts` is set, `steps="auto"` makes as many steps as `tuning.local_steps` asks.
+        """
+        raise NotImplementedError
+
     def rate(self, subproblem: Subproblem) -> Any:
         """The learning rate in force for this subproblem; NaN for an oracle without one."""
         return resolve_rate(getattr(self, "learning_rate", np.nan), subproblem.rho)
@@ -141,6 +161,21 @@ def resolve_rate(rate: Any, rho: Any) -> Any:
     return rate(rho) if callable(rate) else rate
 
 
+@record
+class Auto:
+    """`step_size="auto"` with a start of your own: s is adapted from there, and no constant of the data is needed.
+
+    Args:
+        start: the first s, > 0.
+
+    Example:
+        >>> import fedual as fd
+        >>> algorithm = fd.FedPD(step_size=fd.Auto(start=1.0))
+    """
+
+    start: Any
+
+
 class Algorithm:
     """The books of a federated method: which subproblem, what is sent, how the server combines it.
 
@@ -149,12 +184,17 @@ class Algorithm:
     `prox(v, scale)` is the proximal operator of the problem's regularizer, the identity where there is none.
 
     Class attributes: `silent` (whether `skip` is defined), `partial` (whether clients may be absent), `composite`
-    (whether a regularizer is allowed); the `why_not_...` texts explain a refusal.
+    (whether a regularizer is allowed), `answered` (whether participants are told what came of their messages, see
+    `answer`), `needs_chances` (whether `update` uses `work.chance`), `gradients` (full gradients that `update` itself
+    evaluates); the `why_not_...` texts explain a refusal.
     """
 
     silent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     composite: ClassVar[bool] = False
+    answered: ClassVar[bool] = False
+    needs_chances: bool = False
+    gradients: int = 0
     starts_at_model: ClassVar[bool] = True
     why_not_silent: ClassVar[str] = "its updates are defined for communicated rounds only; use FedPD or FedADMM."
     why_not_partial: ClassVar[str] = ""
@@ -177,6 +217,9 @@ class Algorithm:
 
     def check(self) -> None:
         """Raise ValueError where a field is out of range, naming it."""
+
+    def check_oracle(self, oracle: Oracle) -> None:
+        """Raise ValueError where the books need more of an oracle than this one offers."""
 
     def init(self, theta: Any) -> tuple[Any, Any]:
         """The server's and one client's first state, from theta^(0), shape `(d,)`."""
@@ -206,6 +249,10 @@ class Algorithm:
         """The message was sent and accepted."""
         return client
 
+    def answer(self, client: Any, broadcast: Any) -> Any:
+        """After the communication, where `answered` is set: the participant hears the new broadcast at once."""
+        return client
+
     def aggregate(self, server: Any, total: Any, weight: Any, prox: Any) -> tuple[Any, Any]:
         """The server's step from `total` = sum of w_k message_k over participants and `weight` = sum of their w_k."""
         raise NotImplementedError
@@ -216,7 +263,20 @@ class Algorithm:
 
     def dual(self, client: Any) -> Any:
         """lambda_k, shape `(d,)`; NaN for a method without duals."""
-        return jnp.full_like(client.model, jnp.nan)
+        return np.nan * client.model
+
+    def means(self, total: Any, theta: Any, dual: Any) -> tuple[Any, Any] | None:
+        """sum of w_k theta_k and of w_k lambda_k after a round in which everyone communicated, from the messages.
+
+        Args:
+            total: the sum of w_k message_k.
+            theta: the model that the clients worked from.
+            dual: the sum of w_k lambda_k before the round.
+
+        Returns:
+            Both, each of shape `(d,)`; None where the messages do not tell.
+        """
+        return None
 
     def rescale(self, client: Any, ratio: Any) -> Any:
         """The client's state after s was multiplied by `ratio` since the client last took part."""
@@ -227,6 +287,7 @@ class Schedule:
     """Whether a round skips the communication. One coin for the whole federation."""
 
     never_skips: ClassVar[bool] = False
+    observes: ClassVar[bool] = False
 
     def check(self) -> None:
         """Raise ValueError where a field is out of range, naming it."""
@@ -234,6 +295,16 @@ class Schedule:
     def init(self) -> Any:
         """The schedule's first state, any pytree."""
         return ()
+
+    def observe(self, state: Any, gradient: Any, square: Any) -> Any:
+        """Where `observes` is set, at the beginning of every stretch: the participants' weighted means of grad f_k and
+        of ||grad f_k||^2 at the model that they received. They add both to their next message.
+        """
+        return state
+
+    def communicated(self, state: Any) -> Any:
+        """That message arrived: what was observed may be used from now on."""
+        return state
 
     def p(self, state: Any, round: Any) -> Any:
         """p of round `round` (1, 2, ...): the probability of skipping."""
@@ -245,8 +316,17 @@ class Participation:
 
     everyone: ClassVar[bool] = False
 
-    def check(self, names: tuple[str, ...]) -> None:
-        """Raise ValueError where a field does not suit these clients."""
+    def bind(self, names: tuple[str, ...]) -> Participation:
+        """The rule for these clients, its fields as arrays in their order.
+
+        Raises:
+            ValueError: a field does not suit these clients.
+        """
+        return self
+
+    def chances(self, count: int) -> Any:
+        """Every client's probability of being picked for a stretch, shape `(K,)`; NaN where there is none."""
+        return np.full(count, np.nan)
 
     def draw(self, uniform: Any, stretch: Any) -> Any:
         """Flags of shape `(K,)`, from one uniform number per client and the number of the stretch (0, 1, ...)."""

@@ -6,15 +6,16 @@ One coin is tossed for the whole federation, from the run's key and the round's 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from fedual.arrays import record, static
+from fedual import formulas
+from fedual.arrays import record, squared_norm, static
 from fedual.protocols import Schedule
 
-__all__ = ["Always", "Decay", "Explicit", "Periodic", "Schedule", "Skip"]
+__all__ = ["Adaptive", "Always", "Decay", "Explicit", "Periodic", "Schedule", "Skip"]
 
 
 @record
@@ -145,3 +146,77 @@ class Explicit(Schedule):
     def p(self, state: Any, round: Any) -> Any:
         flags = jnp.asarray([*self.skips, False], dtype=jnp.result_type(float))
         return flags[jnp.minimum(round - 1, len(self.skips))]
+
+
+class Estimates(NamedTuple):
+    """c_t and G_t^2 in use, and those of the present stretch that wait for the next communication; NaN before."""
+
+    stationarity: Any
+    dissimilarity: Any
+    next_stationarity: Any
+    next_dissimilarity: Any
+
+
+@record
+class Adaptive(Schedule):
+    """Skip as often as theory allows for the accuracy reached so far, and not at all once epsilon is reached.
+
+        p_t = skip_probability(c_t, G_t, L)   while c_t > epsilon,    0 from then on
+
+    At the beginning of a stretch every participant evaluates its gradient at the model that it received, and adds it
+    and its square to its next message: one gradient and d + 1 numbers more per communication, all counted. Their
+    weighted means over the participants give c_t = ||grad f||^2 and G_t^2 = sum w_k ||grad f_k||^2 - c_t there: the
+    mean square over clients, which sums reveal, where theory's G is a maximum. The estimates, and so p, change only at
+    communications; until there are any, p = 0. The rule is evaluated in units where L = 1 with the theory's s, so that
+    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly. A stretch with a single
+    participant tells nothing of dissimilarity and leaves the estimates as they are.
+
+    Args:
+        epsilon: the accuracy aimed at, for ||grad f||^2, > 0.
+        form: of the rule, see `theory.skip_probability`.
+
+    Raises:
+        ValueError: epsilon is not positive and finite, or an unknown form.
+
+    Reference:
+        Zhang, Hong, Dhople, Yin and Liu, "FedPD: A federated learning framework with adaptivity to non-IID data",
+        IEEE Transactions on Signal Processing 69, 2021, Remark 5 and Table III, with estimates for epsilon and G.
+
+    Example:
+        >>> import fedual as fd
+        >>> schedule = fd.schedules.Adaptive(epsilon=1e-12)
+        >>> float(schedule.p(schedule.init(), 1))
+        0.0
+    """
+
+    epsilon: Any
+    form: str = static(default="seed")
+
+    observes = True
+
+    def check(self) -> None:
+        if isinstance(self.epsilon, bool | str) or not 0 < self.epsilon < float("inf"):
+            raise ValueError(
+                f"epsilon = {self.epsilon!r} must be positive and finite: it is an accuracy of ||grad f||^2."
+            )
+        if self.form not in formulas.FORMS:
+            raise ValueError(f"form = {self.form!r} must be one of {', '.join(map(repr, formulas.FORMS))}.")
+
+    def init(self) -> Any:
+        unknown = jnp.asarray(jnp.nan)
+        return Estimates(unknown, unknown, unknown, unknown)
+
+    def observe(self, state: Any, gradient: Any, square: Any) -> Any:
+        c = squared_norm(gradient)
+        return state._replace(next_stationarity=c, next_dissimilarity=jnp.maximum(square - c, 0))
+
+    def communicated(self, state: Any) -> Any:
+        c, g = state.next_stationarity, state.next_dissimilarity
+        return state._replace(stationarity=c, dissimilarity=g)
+
+    def p(self, state: Any, round: Any) -> Any:
+        c, g = state.stationarity, state.dissimilarity
+        wanted = c > self.epsilon  # False where nothing is known yet
+        alike = g <= 16 * jnp.finfo(c.dtype).eps * c  # G = 0 up to rounding
+        ratio = jnp.where(alike, jnp.inf, jnp.where(wanted, c, 1) / jnp.where(wanted & ~alike, g, 1))
+        return jnp.where(wanted, formulas.skip_probability(ratio, formulas.STEP, formulas.STEP, self.form, jnp), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fedual.problem import Problem
 
-__all__ = ["COLUMNS", "History", "Solution"]
+__all__ = ["COLUMNS", "Best", "History", "Solution"]
 
 COLUMNS = (
     "round",
@@ -90,6 +90,20 @@ class History(Mapping[str, np.ndarray]):
         return polars.DataFrame(dict(self._columns))
 
 
+class Best(NamedTuple):
+    """The best model that a run saw.
+
+    Attributes:
+        theta: shape `(d,)`.
+        round: after which round.
+        stationarity: there; infinity where nothing was evaluated.
+    """
+
+    theta: np.ndarray
+    round: int
+    stationarity: float
+
+
 @dataclass(frozen=True)
 class Solution:
     """A run's outcome so far.
@@ -119,6 +133,11 @@ class Solution:
         """One row per round; see `History`."""
         return self.state.history
 
+    @property
+    def bound(self) -> Any:
+        """The problem and method as the engine bound them, which says how `state` is laid out; for checkpoints."""
+        return self._views.bound
+
     @cached_property
     def theta(self) -> np.ndarray:
         """The server's model, shape `(d,)`."""
@@ -133,6 +152,11 @@ class Solution:
     def duals(self) -> np.ndarray:
         """The dual variables lambda_k per unit weight, shape `(K, d)`; NaN for a method without duals."""
         return self._views.duals()
+
+    @cached_property
+    def best(self) -> Best:
+        """The server's model of the lowest stationarity among the evaluated rounds; theta^(0) if none was."""
+        return Best(*self._views.best())
 
     @cached_property
     def objective(self) -> float:

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fedual as fd
 import references as ref
+from fedual.arrays import record
 from fedual.protocols import Regularizer
 
 S = 0.7
@@ -247,6 +248,7 @@ def test_precision_belongs_to_the_problem_and_the_callers_flags_stay(regression)
         fd.Problem(regression.loss, regression.clients, dtype="float16")
 
 
+@record
 class Ridge(Regularizer):
     """r(theta) = ||theta||^2."""
 

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 
 from fedual.arrays import record
 from fedual.local import Subproblem
-from fedual.protocols import Algorithm, Work
+from fedual.protocols import Algorithm, Auto, Work
 
-__all__ = ["ADMM", "FedPD"]
+__all__ = ["ADMM", "FedPD", "PrimalDual"]
 
 
 class Server(NamedTuple):
@@ -35,7 +35,7 @@ class Client(NamedTuple):
 
 
 class PrimalDual(Algorithm):
-    """What the methods with one dual variable per client share."""
+    """What the methods with a penalty parameter s and a dual variable per client share."""
 
     composite = True
     partial = False
@@ -44,7 +44,7 @@ class PrimalDual(Algorithm):
     )
 
     def check(self) -> None:
-        s = self.step_size
+        s = self.step_size.start if isinstance(self.step_size, Auto) else self.step_size
         if s != "auto" and (isinstance(s, bool | str) or not 0 < s < float("inf")):
             raise ValueError(f"step_size = {s!r} must be a positive finite number (the penalty parameter s) or 'auto'.")
 
@@ -69,8 +69,16 @@ class PrimalDual(Algorithm):
         return client.dual
 
 
+class WholeMessage(PrimalDual):
+    """ADMM and FedPD: the message m_k = theta_k + s lambda_k is sent as it is."""
+
+    def means(self, total: Any, theta: Any, dual: Any) -> tuple[Any, Any]:
+        mean = (total + theta - self.step_size * dual) / 2
+        return mean, (total - mean) / self.step_size
+
+
 @record
-class ADMM(PrimalDual):
+class ADMM(WholeMessage):
     """The general primal-dual iteration: consensus ADMM with its blocks in the order theta, Theta, Lambda.
 
         theta_k  <- argmin over x of f_k(x) + <lambda_k, x - theta> + ||x - theta||^2 / (2s)
@@ -107,7 +115,7 @@ class ADMM(PrimalDual):
 
 
 @record
-class FedPD(PrimalDual):
+class FedPD(WholeMessage):
     """Federated primal-dual: any local solver, a dual step, an average that a round may skip.
 
     The message theta_k + s lambda_k uses the new dual and the anchor of the start of the round. In a skipped round

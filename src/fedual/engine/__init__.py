@@ -1,5 +1,6 @@
 """The simulator: all clients in one compiled program. It knows neither files nor pictures."""
 
 from fedual.engine.run import iterate, solve
+from fedual.engine.sweep import Sweep, sweep
 
-__all__ = ["iterate", "solve"]
+__all__ = ["Sweep", "iterate", "solve", "sweep"]

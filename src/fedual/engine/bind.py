@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -14,14 +15,14 @@ import numpy as np
 from fedual import oracles as oracle_module
 from fedual import participation as participation_module
 from fedual import schedules as schedule_module
-from fedual import theory
-from fedual.arrays import record, static
+from fedual import theory, tuning
+from fedual.arrays import record, require_record, static
 from fedual.layout import Layout, block_size, map_clients, on_devices
 from fedual.local import Local
 from fedual.problem import Problem
-from fedual.protocols import Algorithm, FirstOrder, Oracle, Participation, Schedule
+from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
 
-__all__ = ["Bound", "InverseSmoothness", "Method", "bind"]
+__all__ = ["Bound", "InverseSmoothness", "Method", "bind", "first_step_size", "rules"]
 
 _AUTO_STEPS = 10
 
@@ -45,24 +46,35 @@ class Method:
         algorithm: with numbers for its settings.
         oracles: per bucket, stacked along the clients.
         limits: per bucket, local steps per client where they differ, else None.
+        chances: per bucket, every client's probability of taking part in a stretch, NaN where the rule has none.
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
+        adapts: whether s follows the run, see `fedual.tuning`.
     """
 
     algorithm: Algorithm
     oracles: tuple[Oracle, ...]
     limits: tuple[Any, ...]
+    chances: tuple[Any, ...]
     schedule: Schedule
     participation: Participation
     blocks: tuple[int, ...] = static()
+    adapts: bool = static()
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A problem and a method that fit each other."""
+    """A problem and a method that fit each other.
+
+    Attributes:
+        problem, algorithm: as given; `method` has numbers for every "auto".
+        layout: how the clients lie in memory, on `devices` devices.
+    """
 
     problem: Problem
+    algorithm: Algorithm
     layout: Layout
+    devices: int
     method: Method
 
     def start_carries(self, theta: Any) -> tuple[Any, ...]:
@@ -100,22 +112,21 @@ def bind(
         ValueError: something does not fit; the message names it and the remedy.
         TypeError: an argument is of the wrong kind.
     """
-    _check_kinds(algorithm, schedule, participation)
-    algorithm.check()
-    schedule = _schedule(algorithm, schedule)
-    participation = participation_module.Full() if participation is None else participation
-    participation.check(problem.clients.names)
-    if not participation.everyone and not algorithm.partial:
-        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
-    if problem.regularizer is not None and not algorithm.composite:
-        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    names, composite = problem.clients.names, problem.regularizer is not None
+    schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
+    chances = chances.astype(problem.dtype)
     whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
     if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
-    smoothness = _Smoothness(problem)
-    if _is_auto(algorithm, "step_size"):
-        algorithm = dataclasses.replace(algorithm, step_size=theory.step_size(float(smoothness.values.max())))
+    given, smoothness = algorithm, _Smoothness(problem)
+    step_size = getattr(algorithm, "step_size", None)
+    adapts = isinstance(step_size, Auto) or _is_auto(algorithm, "step_size")
+    if adapts:
+        first = first_step_size(step_size, lambda: float(problem.weights @ smoothness.values))
+        algorithm = dataclasses.replace(algorithm, step_size=first)
+    if _is_auto(algorithm, "learning_rate"):
+        algorithm = dataclasses.replace(algorithm, learning_rate=1 / float(smoothness.values.max()))
     chosen, groups = _oracles(problem, algorithm)
     layout = problem.layout(groups=groups, devices=devices)
     settled = [_settle(oracle, problem, smoothness, algorithm) for oracle in chosen]
@@ -131,7 +142,40 @@ def bind(
         for b, o in zip(layout.buckets, oracles, strict=True)
     )  # fmt: skip
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    return Bound(problem, layout, Method(bare, tuple(oracles), tuple(limits), schedule, participation, blocks))
+    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
+    return Bound(problem, given, layout, devices, method)
+
+
+def rules(
+    algorithm: Algorithm,
+    schedule: Schedule | None,
+    participation: Participation | None,
+    names: tuple[str, ...],
+    composite: bool,
+) -> tuple[Schedule, Participation, np.ndarray]:
+    """What can be checked without data: the schedule and the participation in force, and every client's chance.
+
+    Raises:
+        ValueError: they do not fit the algorithm.
+        TypeError: an argument is of the wrong kind.
+    """
+    _check_kinds(algorithm, schedule, participation)
+    algorithm.check()
+    schedule = _schedule(algorithm, schedule)
+    participation = participation_module.Full() if participation is None else participation
+    participation = participation.bind(names)
+    if not participation.everyone and not algorithm.partial:
+        raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
+    if algorithm.needs_chances and not (chances > 0).all():
+        raise ValueError(
+            f"{algorithm.name} with these settings divides by every client's chance of taking part; "
+            f"{type(participation).__name__} has none, or one of zero. Use Full, Uniform or Bernoulli."
+        )
+    if composite and not algorithm.composite:
+        raise ValueError(f"{algorithm.name} does not allow a regularizer: {algorithm.why_not_composite}")
+    return schedule, participation, chances
 
 
 def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
@@ -142,6 +186,7 @@ def _check_kinds(algorithm: Any, schedule: Any, participation: Any) -> None:
     ):
         if not isinstance(value, kind):
             raise TypeError(f"{what} must be an object such as {example}, not {value!r}.")
+        require_record(value, what)
 
 
 def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
@@ -158,20 +203,21 @@ def _schedule(algorithm: Algorithm, schedule: Schedule | None) -> Schedule:
 
 
 class _Smoothness:
-    """L_k of every client, computed when first needed."""
+    """L_k of every client, computed when first needed; where it is an estimate, at the loss's default start."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
     @cached_property
     def values(self) -> np.ndarray:
-        bound = self.problem.smoothness()
-        if bound is None:
-            raise ValueError(
-                f"{type(self.problem.loss).__name__} has no known smoothness constant; give step_size and "
-                "learning_rate as numbers."
-            )
-        return np.maximum(bound, np.finfo(float).tiny ** 0.5)
+        return np.maximum(theory.local_smoothness(self.problem), np.finfo(float).tiny ** 0.5)
+
+
+def first_step_size(step_size: Any, smoothness: Callable[[], float]) -> float:
+    """The user's start, or a multiple of the theory's s for sum w_k L_k, which `smoothness` gives."""
+    if isinstance(step_size, Auto):
+        return step_size.start
+    return tuning.START * theory.step_size(smoothness())
 
 
 def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tuple[int, ...] | None]:
@@ -185,8 +231,19 @@ def _oracles(problem: Problem, algorithm: Algorithm) -> tuple[list[Oracle], tupl
         )
     if not isinstance(oracle, Oracle):
         raise TypeError(f"oracle must be an object such as fedual.oracles.GradientDescent(8, 0.1), not {oracle!r}.")
-    oracle.check(problem.loss)
-    return [oracle], None
+    distinct, groups = [oracle], None
+    if isinstance(oracle, oracle_module.PerClient):
+        distinct, groups = oracle.groups(problem.clients.names)
+    for one in distinct:
+        require_record(one, "oracle")
+        one.check(problem.loss)
+        algorithm.check_oracle(one)
+        if getattr(one, "batch_size", None) is not None and not problem.loss.separable:
+            raise ValueError(
+                f"{type(problem.loss).__name__} is no mean over rows, so minibatches do not estimate its gradient: use "
+                "GradientDescent, Newton or LBFGS."
+            )
+    return distinct, groups
 
 
 def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm: Algorithm) -> tuple[Oracle, Any]:
@@ -204,7 +261,8 @@ def _settle(oracle: Oracle, problem: Problem, smoothness: _Smoothness, algorithm
             "carried from the last local iterate is wrong. Use refresh=1, or a primal-dual method."
         )
     limits = None
-    if isinstance(oracle, FirstOrder):
+    follows_s = hasattr(algorithm, "step_size") and _is_auto(oracle, "steps")
+    if isinstance(oracle, FirstOrder) and not (follows_s and oracle.contracts):
         steps = _steps(oracle, problem)
         changes["steps"] = int(steps.max())
         limits = None if (steps == steps[0]).all() else steps

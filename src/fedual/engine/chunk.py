@@ -15,9 +15,9 @@ from jax.sharding import PartitionSpec as P
 from fedual.arrays import where
 from fedual.engine.bind import Method
 from fedual.engine.round import NOT_FINITE, RUNNING, Control, Data, Row, one_round
-from fedual.engine.state import Device
+from fedual.engine.state import PER_CLIENT, Device
 
-__all__ = ["run_chunk"]
+__all__ = ["many_rounds", "run_chunk"]
 
 
 @partial(jax.jit, static_argnames=("capacity", "mesh"))
@@ -31,14 +31,19 @@ def run_chunk(
         the first client with a result that is not finite, K for the server itself.
     """
     if mesh is None:
-        return _rounds(data, method, state, control, capacity, None)
+        return many_rounds(data, method, state, control, capacity, None)
     axis = mesh.axis_names[0]
     split, same = P(axis), P()
-    states = _like(state, same, clients=split, carries=split, records=split)
+    states = _like(state, same, **dict.fromkeys(PER_CLIENT, split))
     return jax.shard_map(
-        partial(_rounds, capacity=capacity, axis=axis),
+        partial(many_rounds, capacity=capacity, axis=axis),
         mesh=mesh,
-        in_specs=(_like(data, same, buckets=split), _like(method, same, oracles=split, limits=split), states, same),
+        in_specs=(
+            _like(data, same, buckets=split),
+            _like(method, same, oracles=split, limits=split, chances=split),
+            states,
+            same,
+        ),
         out_specs=(states, same, same, same, same),
         check_vma=False,
     )(data, method, state, control)
@@ -52,7 +57,8 @@ def _like(tree: Any, default: Any, **fields: Any) -> Any:
     return dataclasses.replace(tree, **filled)
 
 
-def _rounds(data: Data, method: Method, state: Device, control: Control, capacity: int, axis: str | None) -> Any:
+def many_rounds(data: Data, method: Method, state: Device, control: Control, capacity: int, axis: str | None) -> Any:
+    """What `run_chunk` does, on one device's share of the clients (axis names the devices) or on all (None)."""
     shapes = jax.eval_shape(partial(one_round, axis=axis), data, method, state, control)[1]
     rows = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
 

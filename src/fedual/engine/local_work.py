@@ -11,8 +11,16 @@ from jax import lax
 from fedual.arrays import where
 from fedual.local import Local, Subproblem
 from fedual.protocols import FirstOrder, Oracle
+from fedual.tuning import local_steps
 
-__all__ = ["draw_indices", "work"]
+__all__ = ["draw_indices", "limits", "work"]
+
+
+def limits(oracle: Any, subproblem: Subproblem, limit: Any) -> Any:
+    """Steps per client of a block, shape `(B,)`, where they differ or are automatic; None where all make as many."""
+    if getattr(oracle, "steps", None) != "auto":
+        return limit
+    return jax.vmap(lambda o, p: local_steps(o.contraction(p.rho)))(oracle, subproblem)
 
 
 def draw_indices(key: jax.Array, steps: int, batch_size: int, count: Any) -> jax.Array:
@@ -63,7 +71,7 @@ def work(
         return new if limit is None else where(number < limit, new, state)
 
     # An empty carry leaves the loop's state an array alone.
-    x, carry = lax.fori_loop(0, steps, step, (start, carry))
+    x, carry = lax.fori_loop(0, steps if limit is None else jnp.max(limit), step, (start, carry))
     made = jnp.full(visits.shape, steps) if limit is None else limit
     cost = jax.vmap(lambda o, f: jnp.asarray(o.cost(f.count)))(oracle, local)
     return x, carry, evaluations + made * cost

@@ -10,18 +10,38 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedual import tuning
 from fedual.arrays import record, squared_norm, where, wrap_key
+from fedual.engine import watch
 from fedual.engine.bind import Method
-from fedual.engine.local_work import work
-from fedual.engine.state import Device
+from fedual.engine.local_work import limits, work
+from fedual.engine.state import Device, duals
 from fedual.layout import map_clients, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
-__all__ = ["NOT_FINITE", "REACHED", "RUNNING", "Control", "Data", "Row", "one_round"]
+__all__ = [
+    "COIN",
+    "GROWS",
+    "MINIBATCH",
+    "NOT_FINITE",
+    "PARTICIPATION",
+    "REACHED",
+    "RUNNING",
+    "STALLS",
+    "Control",
+    "Data",
+    "Row",
+    "Sums",
+    "all_clients",
+    "client_key",
+    "client_uniforms",
+    "one_round",
+    "uniform_number",
+]
 
-RUNNING, REACHED, NOT_FINITE = 0, 1, 2
-_COIN, _PARTICIPATION, _MINIBATCH = 0, 1, 2  # what the round's key is folded with
+RUNNING, REACHED, NOT_FINITE, GROWS, STALLS = range(5)
+COIN, PARTICIPATION, MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
 @record
@@ -78,6 +98,8 @@ class Sums(NamedTuple):
     weight: Any
     participants: Any
     evaluations: Any
+    movement: Any  # for the rule for s, () where it is fixed
+    observed: Any  # grad f_k and its square at the received model, () where the schedule does not ask
 
 
 def _total(tree: Any, axis: str | None) -> Any:
@@ -99,18 +121,19 @@ def one_round(
     p = method.schedule.p(state.schedule, number)
     silent = jnp.asarray(False)
     if not method.schedule.never_skips:
-        silent = _uniform(jax.random.fold_in(key, _COIN)) < p
+        silent = uniform_number(jax.random.fold_in(key, COIN)) < p
     active = state.active
     if not method.participation.everyone:
-        uniform = _client_uniforms(jax.random.fold_in(key, _PARTICIPATION), data.words)
+        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
         active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
 
-    step = partial(_clients, algorithm, prox, silent, state, jax.random.fold_in(key, _MINIBATCH))
+    flags = method.adapts, method.schedule.observes
+    step = partial(all_clients, flags, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
-        step(data.loss, b, o, limit, block, c, y, r, None if method.participation.everyone else active)
-        for b, o, limit, block, c, y, r in zip(
-            data.buckets, method.oracles, method.limits, method.blocks, state.clients, state.carries, state.records,
-            strict=True,
+        step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
+        for b, o, limit, chance, block, c, y, r in zip(
+            data.buckets, method.oracles, method.limits, method.chances, method.blocks, state.clients, state.carries,
+            state.records, strict=True,
         )
     ]  # fmt: skip
     clients, carries, records = (tuple(part[i] for part in buckets) for i in range(3))
@@ -122,7 +145,22 @@ def one_round(
         algorithm.aggregate(state.server, sums.message, sums.weight, prox),
         (state.server, state.broadcast),
     )
+    step_size, tuner = state.step_size, state.tuner
+    if method.adapts:
+        tuner, step_size = where(communicated, tuning.adapt(tuner, step_size, sums.movement), (tuner, step_size))
+    schedule = state.schedule
+    if method.schedule.observes:
+        means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
+        several = state.fresh & (sums.participants > 1)  # one alone is like itself
+        schedule = where(several, method.schedule.observe(schedule, *means), schedule)
+        schedule = where(communicated, method.schedule.communicated(schedule), schedule)
+    if algorithm.answered:
+        hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
+        clients = tuple(
+            where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
+        )
     primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+    scales = jax.tree.map(jnp.maximum, scales, state.scales)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
         number % control.every == 0,
@@ -132,7 +170,8 @@ def one_round(
     row = Row(
         communicated=communicated,
         uplinks=jnp.where(communicated, sums.participants, 0),
-        downlinks=jnp.where(state.fresh, sums.participants, 0),
+        downlinks=jnp.where(state.fresh, sums.participants, 0)
+        + jnp.where(communicated & algorithm.answered, sums.participants, 0),
         objective=objective,
         stationarity=stationarity,
         primal_residual=primal,
@@ -146,33 +185,45 @@ def one_round(
     reached |= communicated & (control.relative > 0) & within
     bad = _first_bad(data, records, theta, axis)
     nobody = data.words.shape[0] + 1
-    code = jnp.where(bad < nobody, NOT_FINITE, jnp.where(reached, REACHED, RUNNING)).astype(jnp.int32)
+    seen, grows, stalls = watch.look(state.watch, number, theta, objective, stationarity)
+    asked = (control.tolerance >= 0) | (control.relative >= 0)
+    code = jnp.select(
+        [bad < nobody, reached, grows, stalls & asked], [NOT_FINITE, REACHED, GROWS, STALLS], RUNNING
+    ).astype(jnp.int32)
     new = dataclasses.replace(
         state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
-        broadcast=broadcast, clients=clients, carries=carries, records=records, mean=mean,
+        broadcast=broadcast, clients=clients, carries=carries, records=records, schedule=schedule,
+        step_size=step_size, tuner=tuner, mean=mean, scales=scales, watch=seen,
     )  # fmt: skip
     return new, row, code, bad
 
 
-def _client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
     """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: _uniform(_client_key(key, w)))(words)
+    return jax.vmap(lambda w: uniform_number(client_key(key, w)))(words)
 
 
-def _uniform(key: jax.Array) -> jax.Array:
+def uniform_number(key: jax.Array) -> jax.Array:
     """In 32 bits whatever the problem's precision, so that both precisions draw the same."""
     return jax.random.uniform(key, dtype=jnp.float32)
 
 
-def _client_key(key: jax.Array, words: jax.Array) -> jax.Array:
+def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
     return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
 
 
-def _clients(
-    algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
-    bucket: Any, oracle: Any, limit: Any, block: int, clients: Any, carries: Any, records: Any, active: Any,
+def all_clients(
+    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
+    clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
-    """All of a bucket's participants through one round."""
+    """All of a bucket's participants through one round.
+
+    Args:
+        flags: whether the rule for s and the schedule want to know how the clients moved, and their gradients.
+        state: of which only `broadcast`, `fresh` and `step_size` matter.
+    """
+    adapts, observes = flags
 
     def begin(client: Any, record: Any) -> tuple[Any, Any]:
         ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
@@ -181,35 +232,50 @@ def _clients(
         return client, algorithm.subproblem(client)
 
     def end(
-        entry: Any, local: Any, o: Any, client: Any, subproblem: Any, record: Any, x: Any, steps: Any, spent: Any
-    ) -> Any:
+        entry: Any, local: Any, o: Any, chance: Any, before: Any, observed: Any, client: Any, subproblem: Any,
+        record: Any, x: Any, steps: Any, spent: Any,
+    ) -> Any:  # fmt: skip
         rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
-        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient))
+        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient, chance))
+        spent += algorithm.gradients * entry.count
         gap = squared_norm(x - client.anchor)
         done = algorithm.sent(new, message)
         if algorithm.silent:
             done = where(silent, algorithm.skip(new, message, prox), done)
         finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
+        moved: Any = ()
+        if adapts:
+            moved = tuning.movement(entry.weight, record.visits, before, (new.model, algorithm.dual(new)))
         record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
         sums = Sums(
             jax.tree.map(lambda leaf: entry.weight * leaf, message),
             entry.weight,
             entry.real.astype(jnp.int32),
             jnp.where(entry.real, spent, 0).astype(x.dtype),
+            moved,
+            jax.tree.map(lambda leaf: entry.weight * leaf, observed),
         )
         return done, record, sums
 
     def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, limits), (client, carry, record) = fixed, changing
+        (entry, o, given, odds), (client, carry, record) = fixed, changing
+        before = (client.model, duals(algorithm, client, record)) if adapts else ()
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
-        keys = jax.vmap(partial(_client_key, key))(entry.words)
-        x, kept, spent = work(o, local, subproblem, carry, record.visits, limits, keys)
-        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limits is None else limits
-        client, record, sums = jax.vmap(end)(entry, local, o, client, subproblem, record, x, steps, spent)
+        keys = jax.vmap(partial(client_key, key))(entry.words)
+        limit = limits(o, subproblem, given)
+        x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
+        observed: Any = ()
+        if observes:
+            observed = _observe(local, client.anchor, state.fresh)
+            spent += jnp.where(state.fresh, entry.count, 0)
+        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limit is None else limit
+        client, record, sums = jax.vmap(end)(
+            entry, local, o, odds, before, observed, client, subproblem, record, x, steps, spent
+        )
         return (client, kept if o.carries else (), record), sums
 
-    fixed, changing = (bucket, oracle, limit), (clients, carries, records)
+    fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
     one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
     shapes = jax.eval_shape(advance, *one)[1]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
@@ -218,12 +284,19 @@ def _clients(
     return clients, carries, records, sums
 
 
+def _observe(local: Any, received: Any, fresh: Any) -> tuple[Any, Any]:
+    """grad f_k and ||grad f_k||^2 at the model received, in the first round of a stretch; zeros in the others."""
+    gradient = lax.cond(
+        fresh, lambda: jax.vmap(lambda f, x: f.gradient(x))(local, received), lambda: jnp.zeros_like(received)
+    )
+    return gradient, jnp.sum(gradient**2, axis=1)
+
+
 def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:
     """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
 
     def moments(bucket: Any, client: Any, record: Any) -> Any:
-        dual = jax.vmap(algorithm.dual)(client)
-        w = bucket.weight
+        dual, w = duals(algorithm, client, record), bucket.weight
         squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
         return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
 

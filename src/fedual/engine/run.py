@@ -15,14 +15,15 @@ from jax.sharding import Mesh
 from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
-from fedual.engine.round import NOT_FINITE, REACHED, RUNNING, Control, Data, Row
-from fedual.engine.state import RunState, check_state, start_state
+from fedual.engine.round import GROWS, NOT_FINITE, REACHED, RUNNING, STALLS, Control, Data, Row
+from fedual.engine.state import RunState, check_state, duals, placed, start_state
+from fedual.engine.watch import PATIENCE
 from fedual.layout import client_mesh
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
 
-__all__ = ["iterate", "solve"]
+__all__ = ["Views", "device_count", "iterate", "solve"]
 
 
 def solve(
@@ -132,46 +133,68 @@ def iterate(
             state = start_state(bound, problem.vector(first, "theta0"), seed)
         else:
             check_state(bound, state)
-        run = _Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
+        state = placed(state, mesh)
+        run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):
-            state, code, bad = run.advance(state, min(chunk_rounds, rounds - state.history.rounds), chunk_rounds)
-        yield run.solution(state, code, bad, rounds)
+            more = min(chunk_rounds, rounds - state.history.rounds)
+            solution, code = run.advance(state, more, chunk_rounds, rounds)
+        state = solution.state
+        yield solution
         if code != RUNNING or state.history.rounds >= rounds:
             return
 
 
+def device_count(problem: Problem) -> int:
+    """Over how many devices a run shares out its clients: all there are, but not more than clients."""
+    return min(len(jax.local_devices()), len(problem.clients))
+
+
 def _mesh(problem: Problem) -> Mesh | None:
-    """All CPU devices, where there are several and enough clients for them."""
-    return client_mesh(min(len(jax.local_devices()), len(problem.clients)))
+    return client_mesh(device_count(problem))
 
 
 @dataclass(frozen=True)
-class _Run:
+class Run:
+    """A bound method with its stop rules: advances states and judges them."""
+
     bound: Bound
     mesh: Mesh | None
     every: int
     tolerance: float | None
     relative: float | None
 
-    def advance(self, state: RunState, rounds: int, capacity: int) -> tuple[RunState, int, int]:
-        """At most `rounds` more rounds: the new state, the stop code, the first bad client."""
-        begun = time.perf_counter()
-        problem, bound = self.bound.problem, self.bound
-        data = Data(problem.loss, problem.regularizer, bound.layout.buckets, bound.words)
-        control = Control(
+    def data(self) -> Data:
+        """The problem as the compiled program sees it."""
+        problem = self.bound.problem
+        return Data(problem.loss, problem.regularizer, self.bound.layout.buckets, self.bound.words)
+
+    def control(self, rounds: int) -> Control:
+        """The stop rules for at most `rounds` more rounds."""
+        dtype = self.bound.problem.dtype
+        return Control(
             jnp.int32(rounds),
             jnp.int32(self.every),
-            jnp.asarray(-1 if self.tolerance is None else self.tolerance, problem.dtype),
-            jnp.asarray(-1 if self.relative is None else self.relative, problem.dtype),
+            jnp.asarray(-1 if self.tolerance is None else self.tolerance, dtype),
+            jnp.asarray(-1 if self.relative is None else self.relative, dtype),
         )
-        device, rows, done, code, bad = jax.block_until_ready(
-            run_chunk(data, bound.method, state.device, control, capacity=capacity, mesh=self.mesh)
+
+    def advance(self, state: RunState, more: int, capacity: int, rounds: int) -> tuple[Solution, int]:
+        """At most `more` rounds further on the way to `rounds`: the solution so far and the stop code."""
+        begun = time.perf_counter()
+        results = jax.block_until_ready(
+            run_chunk(
+                self.data(), self.bound.method, state.device, self.control(more), capacity=capacity, mesh=self.mesh
+            )
         )
-        history = state.history.extend(
-            self._figures(state, jax.tree.map(lambda c: np.asarray(c)[: int(done)], rows), begun)
-        )
-        return RunState(device, history, state.seed), int(code), int(bad)
+        return self.finish(state, results, begun, rounds), int(results[3])
+
+    def finish(self, state: RunState, results: Any, begun: float, rounds: int) -> Solution:
+        """A `Solution` from the state before and what the program returned."""
+        device, rows, done, code, bad = results
+        rows = jax.tree.map(lambda column: np.asarray(column)[: int(done)], rows)
+        history = state.history.extend(self._figures(state, rows, begun))
+        return self.solution(RunState(device, history, state.seed), int(code), int(bad), rounds)
 
     def _figures(self, state: RunState, rows: Row, begun: float) -> dict[str, np.ndarray]:
         """The program's rows as history columns: counts made cumulative, bytes from messages."""
@@ -203,7 +226,13 @@ class _Run:
         client = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), state.device.clients[0])
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like)
         message = jax.eval_shape(lambda c: algorithm.update(c, c.model, work)[1], client)
-        return tree_bytes(message), tree_bytes(state.device.broadcast)
+        up, down = tree_bytes(message), tree_bytes(state.device.broadcast)
+        number = client.model.dtype.itemsize
+        if self.bound.method.adapts:  # two movements up, s down
+            up, down = up + 2 * number, down + number
+        if self.bound.method.schedule.observes:  # a gradient and its square up, p down
+            up, down = up + tree_bytes(client.model) + number, down + number
+        return up, down
 
     def solution(self, state: RunState, code: int, bad: int, rounds: int) -> Solution:
         """The verdict on a state."""
@@ -221,14 +250,31 @@ class _Run:
             remedy = (
                 "Take a smaller learning rate or step_size, or 'auto'; check that client's data for extreme values."
             )
+        elif code == GROWS:
+            status = "diverged"
+            reason = (
+                f"after round {done} the stationarity is a million times what it was in the first rounds, "
+                f"{state.history.last('stationarity'):.3g}, and the objective has grown."
+            )
+            remedy = "Take a smaller learning rate or step_size, or 'auto'. `solution.best` has the best model seen."
+        elif code == STALLS:
+            status = "stalled"
+            reason = (
+                f"round {done}: the stationarity made no progress for {PATIENCE} rounds; its best, "
+                f"{float(state.device.watch.best):.3g}, is of round {int(state.device.watch.round)}."
+            )
+            remedy = (
+                "Where p > 0 is constant, let it go to 0 (schedules.Decay, schedules.Adaptive); take an exact or "
+                "variance-reduced oracle, or a method without bias. `solution.best` has the best model seen."
+            )
         elif self.tolerance is not None or self.relative is not None:
             reason = f"{done} rounds were done without reaching the tolerance."
             remedy = "Allow more rounds; where p > 0 is constant, let it go to 0 (schedules.Decay)."
-        return Solution(self.bound.problem, state, status, reason, remedy, _Views(self.bound, state))
+        return Solution(self.bound.problem, state, status, reason, remedy, Views(self.bound, state))
 
 
 @dataclass(frozen=True)
-class _Views:
+class Views:
     """Reads a solution's vectors out of the run's state."""
 
     bound: Bound
@@ -242,9 +288,16 @@ class _Views:
 
     def duals(self) -> np.ndarray:
         with precision(self.bound.problem.dtype):
-            algorithm = self.bound.method.algorithm
-            return self.bound.layout.gather([jax.vmap(algorithm.dual)(client) for client in self.state.device.clients])
+            algorithm, device = self.bound.method.algorithm, self.state.device
+            parts = zip(device.clients, device.records, strict=True)
+            return self.bound.layout.gather([duals(algorithm, *part) for part in parts])
 
     def step_size(self) -> float:
-        s = float(self.state.device.step_size)
+        """s of the last round, 1 for a method without one."""
+        s = self.state.history.last("s")
         return s if np.isfinite(s) else 1.0
+
+    def best(self) -> tuple[np.ndarray, int, float]:
+        """The evaluated model of the lowest stationarity, its round, and that stationarity."""
+        watch = self.state.device.watch
+        return np.asarray(watch.theta), int(watch.round), float(watch.best)

@@ -11,11 +11,16 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from fedual import tuning
 from fedual.arrays import random_key, record, static
+from fedual.engine import watch
 from fedual.layout import share_out
 from fedual.solution import History
 
-__all__ = ["ClientRecord", "Device", "RunState", "check_state", "start_state"]
+__all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "placed", "start_state"]
+
+PER_CLIENT = ("clients", "carries", "records")
+"""The fields of `Device` that hold one tree per bucket, leading axis its clients."""
 
 
 class ClientRecord(NamedTuple):
@@ -47,8 +52,12 @@ class Device:
         clients, carries, records: states of clients, oracles, and the driver's records.
         schedule: the schedule's state.
         step_size: s in force, NaN for a method without one.
+        tuner: the memory of the rule for s, `()` where s is fixed.
         mean: sum of w_k theta_k, shape `(d,)`.
+        scales: the largest (sum w_k ||theta_k||^2)^(1/2) and (sum w_k ||lambda_k||^2)^(1/2) so far.
+        watch: see `engine.watch`.
         key: the run's random key, two words.
+        start: theta^(0), shape `(d,)`.
     """
 
     round: Any
@@ -62,8 +71,12 @@ class Device:
     records: Any
     schedule: Any
     step_size: Any
+    tuner: Any
     mean: Any
+    scales: Any
+    watch: Any
     key: Any
+    start: Any
 
 
 @record
@@ -79,6 +92,18 @@ class RunState:
     device: Device
     history: History = static()
     seed: int = static()
+
+
+def duals(algorithm: Any, clients: Any, records: Any) -> Any:
+    """lambda_k of a bucket's clients, shape `(K_b, d)`, each with the s that was in force when it last took part."""
+
+    def one(client: Any, record: Any) -> Any:
+        own = algorithm
+        if hasattr(algorithm, "step_size"):
+            own = dataclasses.replace(algorithm, step_size=record.step_size)
+        return own.dual(client)
+
+    return jax.vmap(one)(clients, records)
 
 
 def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
@@ -104,24 +129,29 @@ def start_state(bound: Any, theta: np.ndarray, seed: int) -> RunState:
         records=tuple(stack(bucket, record) for bucket in layout.buckets),
         schedule=bound.method.schedule.init(),
         step_size=s,
+        tuner=tuning.start(s) if bound.method.adapts else (),
         mean=theta,
+        scales=(jnp.zeros_like(s), jnp.zeros_like(s)),
+        watch=watch.start(theta),
         key=random_key(seed),
+        start=theta,
     )
-    return RunState(_placed(device, layout.mesh), History(), seed)
+    return RunState(device, History(), seed)
 
 
-def _placed(device: Device, mesh: Mesh | None) -> Device:
+def placed(state: RunState, mesh: Mesh | None) -> RunState:
     """Every part on the devices where the compiled program leaves it, so that all its calls are the same program."""
     if mesh is None:
-        return device
-    per_client = {name: share_out(getattr(device, name), mesh) for name in ("clients", "carries", "records")}
-    return dataclasses.replace(jax.device_put(device, NamedSharding(mesh, P())), **per_client)
+        return state
+    per_client = {name: share_out(getattr(state.device, name), mesh) for name in PER_CLIENT}
+    same = jax.device_put(state.device, NamedSharding(mesh, P()))
+    return dataclasses.replace(state, device=dataclasses.replace(same, **per_client))
 
 
 def check_state(bound: Any, state: Any) -> None:
     """Raise ValueError where `state` is not one that a run of this problem and method has."""
     theta = np.zeros(bound.problem.dimension, bound.problem.dtype)
-    expected = start_state(bound, theta, 0).device
+    expected = jax.eval_shape(lambda: start_state(bound, theta, 0).device)
     if not isinstance(state, RunState) or _shapes(state.device) != _shapes(expected):
         raise ValueError(
             "state does not belong to this problem and method: its arrays differ in number, shape or precision. Pass "

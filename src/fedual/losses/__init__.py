@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fedual.losses.counts import NegativeBinomial, Poisson
 from fedual.losses.function import FromFunction, _Template
-from fedual.losses.linear import LeastSquares, LinearPredictor, Logistic, LogisticNonconvex, Poisson, Softmax
+from fedual.losses.linear import LeastSquares, LinearPredictor, Logistic, LogisticNonconvex, Multinomial, Softmax
+from fedual.losses.survival import Cox
 from fedual.protocols import Loss
 
 __all__ = [
+    "cox",
     "from_function",
     "least_squares",
     "logistic",
     "logistic_nonconvex",
+    "multinomial",
+    "negative_binomial",
     "poisson",
     "softmax",
 ]
@@ -25,6 +30,12 @@ def _positive(name: str, value: float, zero: bool = True) -> float:
     if value == 0 and not zero:
         raise ValueError(f"{name} = {value!r} must be > 0.")
     return float(value)
+
+
+def _classes(classes: int) -> int:
+    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"classes = {classes!r} must be an integer >= 2.")
+    return classes
 
 
 def least_squares(l2: float = 0.0, intercept: bool = False) -> Loss:
@@ -89,13 +100,18 @@ def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = 
     return LogisticNonconvex(0.0, bool(intercept), _positive("beta", beta), _positive("alpha", alpha, zero=False))
 
 
-def poisson(l2: float = 0.0, intercept: bool = False) -> Loss:
-    """f_k(theta) = mean of exp(a'theta) - b a'theta + (l2/2) ||theta||^2, counts b >= 0; log b! is left out.
+def poisson(l2: float = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
+    """f_k(theta) = mean of exp(z) - b z + (l2/2) ||theta||^2, z = a'theta (+ offset); log b! is left out.
 
     Its gradient has no global Lipschitz constant.
 
+    Args:
+        l2: strength of the ridge penalty, >= 0.
+        intercept: append an unpenalized intercept as the last parameter.
+        offset: the last column of X is added to z as it is (the logarithm of an exposure, say) and has no parameter.
+
     Raises:
-        ValueError: `l2` is negative or not finite; later, by `Problem`, negative counts.
+        ValueError: `l2` is negative or not finite; later, by `Problem`, targets that are not counts.
 
     Example:
         >>> import fedual as fd
@@ -103,7 +119,60 @@ def poisson(l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> fd.Problem(fd.losses.poisson(), clients).value([0.0])
         1.0
     """
-    return Poisson(_positive("l2", l2), bool(intercept))
+    return Poisson(_positive("l2", l2), bool(intercept), bool(offset))
+
+
+def negative_binomial(l2: float = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
+    """The NB2 likelihood, variance mu + alpha mu^2 with mu = exp(z); theta ends in log alpha, the log dispersion.
+
+    f_k is the mean negative log-likelihood without log b!. The dispersion is one for all clients and is estimated
+    with the coefficients; neither it nor the intercept, which comes before it, is penalized. Not convex in all
+    parameters together. With counts that vary no more than Poisson ones the best alpha is 0 and log alpha runs away.
+
+    Args:
+        l2: strength of the ridge penalty, >= 0.
+        intercept: append an unpenalized intercept.
+        offset: the last column of X is added to z as it is and has no parameter.
+
+    Raises:
+        ValueError: `l2` is negative or not finite; later, by `Problem`, targets that are not counts.
+
+    Reference:
+        Cameron and Trivedi, "Regression analysis of count data", 2nd edition, 2013, Section 3.3.1.
+
+    Example:
+        >>> import fedual as fd
+        >>> clients = fd.data.from_arrays([([[1.0]], [0])])
+        >>> round(fd.Problem(fd.losses.negative_binomial(), clients).value([0.0, 0.0]), 6)
+        0.693147
+    """
+    return NegativeBinomial(_positive("l2", l2), bool(intercept), bool(offset))
+
+
+def cox(l2: float = 0.0) -> Loss:
+    """The negative log partial likelihood of each client's own rows over n_k: Cox's model stratified by client.
+
+    Every client has its own baseline hazard, so the likelihood separates over clients; tied times are handled by
+    Efron's method. Targets are pairs (time, event), event 1 for an observed and 0 for a censored time. A client
+    without an observed event contributes nothing. The loss is no mean over rows: minibatches are refused.
+
+    Args:
+        l2: strength of the ridge penalty, >= 0.
+
+    Raises:
+        ValueError: `l2` is negative or not finite; later, by `Problem`, targets of another form.
+
+    Reference:
+        Cox, "Regression models and life-tables", JRSS B 34, 1972; Efron, "The efficiency of Cox's likelihood function
+        for censored data", JASA 72, 1977.
+
+    Example:
+        >>> import fedual as fd
+        >>> clients = fd.data.from_arrays([([[0.0], [1.0]], [[1.0, 1], [2.0, 1]])])
+        >>> round(fd.Problem(fd.losses.cox(), clients).value([0.0]), 6)  # (log 2 + log 1) / 2
+        0.346574
+    """
+    return Cox(_positive("l2", l2))
 
 
 def softmax(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
@@ -125,9 +194,29 @@ def softmax(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> round(fd.Problem(fd.losses.softmax(3), clients).value([0.0, 0.0, 0.0]), 6)
         1.098612
     """
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"classes = {classes!r} must be an integer >= 2.")
-    return Softmax(l2=_positive("l2", l2), intercept=bool(intercept), classes=classes)
+    return Softmax(l2=_positive("l2", l2), intercept=bool(intercept), classes=_classes(classes))
+
+
+def multinomial(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
+    """Multinomial logistic loss with class 0 as the reference; theta is a `(d, classes - 1)` matrix, row-major.
+
+    The same model as `softmax` without its redundant parameters, so that every coefficient has a standard error.
+
+    Args:
+        classes: number of classes over all clients, >= 2; a client need not have all of them.
+        l2: strength of the ridge penalty, >= 0.
+        intercept: an unpenalized intercept per class, the last row of theta.
+
+    Raises:
+        ValueError: `classes` < 2 or a bad `l2`; later, by `Problem`, labels outside 0..classes-1.
+
+    Example:
+        >>> import fedual as fd
+        >>> clients = fd.data.from_arrays([([[1.0]], [2])])
+        >>> round(fd.Problem(fd.losses.multinomial(3), clients).value([0.0, 0.0]), 6)
+        1.098612
+    """
+    return Multinomial(l2=_positive("l2", l2), intercept=bool(intercept), classes=_classes(classes))
 
 
 def from_function(function: Callable[[Any, tuple[Any, Any]], Any], parameters: Any, l2: float = 0.0) -> Loss:

@@ -1,4 +1,4 @@
-"""Losses of a linear predictor z = <x, theta> (+ intercept): least squares, logistic, softmax, Poisson."""
+"""Losses of a linear predictor z = <x, theta> (+ intercept): least squares, logistic, softmax."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_softmax, softmax
+from scipy import special
 
-from fedual.arrays import record, static
+from fedual.arrays import precision, record, static
 from fedual.local import Rows
 from fedual.protocols import Loss
 
@@ -18,11 +19,13 @@ class LinearPredictor(Loss):
     """f_k(theta) = mean over rows of phi(z, y) + (l2/2) ||theta without intercept||^2, z = X theta.
 
     A subclass has the fields `l2` and `intercept` and implements `phi`, its first derivative `slope` and second
-    derivative `curvature` in z, and `bound`, the largest curvature (None where it has none).
-    With an intercept the prepared features end in a column of ones and theta in the unpenalized intercept.
+    derivative `curvature` in z, `response`, the mean of y given z, and `bound`, the largest curvature or None.
+    With an intercept the design matrix X ends in a column of ones and theta in the unpenalized intercept. With
+    `offset` the features end in a further column that is added to z with coefficient 1.
     """
 
     bound: ClassVar[float | None] = None
+    offset: ClassVar[bool] = False
     l2: Any
     intercept: bool
 
@@ -35,15 +38,26 @@ class LinearPredictor(Loss):
     def curvature(self, z: Any, y: Any) -> Any:
         raise NotImplementedError
 
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return z
+
     def prepare(self, features: np.ndarray, targets: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
         if features.ndim != 2:
             raise ValueError(
                 f"client {name!r}: {type(self).__name__} needs a table of features, shape (n, d), not {features.shape}."
             )
+        if self.offset and features.shape[1] < 2 - self.intercept:
+            raise ValueError(f"client {name!r}: the last column is the offset; there is no feature beside it.")
+        return self._with_intercept(features), self.prepare_targets(targets, name)
+
+    def _with_intercept(self, features: np.ndarray) -> np.ndarray:
         features = features.astype(float, copy=False)
-        if self.intercept:
-            features = np.column_stack([features, np.ones(len(features))])
-        return features, self.prepare_targets(targets, name)
+        return np.insert(features, features.shape[1] - self.offset, 1.0, axis=1) if self.intercept else features
+
+    def predict(self, theta: np.ndarray, features: np.ndarray) -> np.ndarray:
+        with precision("float64"):
+            rows = Rows(jnp.asarray(self._with_intercept(np.asarray(features))), None, None)
+            return self.response(np.asarray(self.scores(jnp.asarray(theta, dtype=float), rows)))
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         if targets.ndim != 1:
@@ -51,26 +65,35 @@ class LinearPredictor(Loss):
         return targets.astype(float)
 
     def dimension(self, feature_shape: tuple[int, ...]) -> int:
-        return feature_shape[0]
+        return feature_shape[0] - self.offset
+
+    def design(self, rows: Rows) -> Any:
+        """X, shape `(n, d)`."""
+        return rows.features[:, :-1] if self.offset else rows.features
+
+    def scores(self, theta: Any, rows: Rows) -> Any:
+        """z = X theta (+ offset), shape `(n,)`."""
+        z = self.design(rows) @ theta
+        return z + rows.features[:, -1] if self.offset else z
 
     def mask(self, theta: Any) -> Any:
         """1 where a parameter is penalized, 0 for the intercept."""
         return jnp.ones_like(theta).at[-1].set(0) if self.intercept else jnp.ones_like(theta)
 
     def value(self, theta: Any, rows: Rows) -> Any:
-        z = rows.features @ theta
+        z = self.scores(theta, rows)
         # A row of weight zero is padding, whose phi need not be finite.
         phi = jnp.where(rows.weights > 0, self.phi(z, rows.targets), 0)
         return jnp.vdot(rows.weights, phi) + self.penalty(theta)
 
     def gradient(self, theta: Any, rows: Rows) -> Any:
-        z = rows.features @ theta
-        return (rows.weights * self.slope(z, rows.targets)) @ rows.features + self.penalty_gradient(theta)
+        z = self.scores(theta, rows)
+        return (rows.weights * self.slope(z, rows.targets)) @ self.design(rows) + self.penalty_gradient(theta)
 
     def hessian(self, theta: Any, rows: Rows) -> Any:
-        z = rows.features @ theta
-        scaled = (rows.weights * self.curvature(z, rows.targets))[:, None] * rows.features
-        return rows.features.T @ scaled + jnp.diag(self.penalty_curvature(theta))
+        z, design = self.scores(theta, rows), self.design(rows)
+        scaled = (rows.weights * self.curvature(z, rows.targets))[:, None] * design
+        return design.T @ scaled + jnp.diag(self.penalty_curvature(theta))
 
     def smoothness(self, rows: Rows) -> Any:
         if self.bound is None:
@@ -104,6 +127,7 @@ class LeastSquares(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 1.0
+    task: ClassVar[str] = "regression"
     quadratic: ClassVar[bool] = True
 
     def phi(self, z: Any, y: Any) -> Any:
@@ -123,6 +147,7 @@ class Logistic(LinearPredictor):
     l2: Any = 0.0
     intercept: bool = static(default=False)
     bound: ClassVar[float | None] = 0.25
+    task: ClassVar[str] = "binary"
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
         targets = super().prepare_targets(targets, name)
@@ -144,6 +169,9 @@ class Logistic(LinearPredictor):
 
     def curvature(self, z: Any, y: Any) -> Any:
         return 1 / ((1 + jnp.exp(z)) * (1 + jnp.exp(-z)))
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.expit(z)
 
 
 @record
@@ -170,35 +198,13 @@ class LogisticNonconvex(Logistic):
 
 
 @record
-class Poisson(LinearPredictor):
-    """phi(z, y) = exp(z) - y z; see `poisson`."""
-
-    l2: Any = 0.0
-    intercept: bool = static(default=False)
-
-    def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
-        targets = super().prepare_targets(targets, name)
-        if (targets < 0).any():
-            raise ValueError(f"client {name!r}: Poisson counts must be >= 0; found {targets.min()}.")
-        return targets
-
-    def phi(self, z: Any, y: Any) -> Any:
-        return jnp.exp(z) - y * z
-
-    def slope(self, z: Any, y: Any) -> Any:
-        return jnp.exp(z) - y
-
-    def curvature(self, z: Any, y: Any) -> Any:
-        return jnp.exp(z)
-
-
-@record
 class Softmax(LinearPredictor):
     """Cross-entropy over `classes` classes; theta is a `(d, classes)` matrix in row-major order; see `softmax`."""
 
     classes: int = static(default=2)
     l2: Any = 0.0
     intercept: bool = static(default=False)
+    task: ClassVar[str] = "multiclass"
     bound: ClassVar[float | None] = 0.5  # the largest eigenvalue of diag(p) - pp' over all p
 
     def prepare_targets(self, targets: np.ndarray, name: str) -> np.ndarray:
@@ -212,6 +218,9 @@ class Softmax(LinearPredictor):
 
     def dimension(self, feature_shape: tuple[int, ...]) -> int:
         return feature_shape[0] * self.classes
+
+    def response(self, z: np.ndarray) -> np.ndarray:
+        return special.softmax(z, axis=1)
 
     def mask(self, theta: Any) -> Any:
         ones = jnp.ones_like(theta)
@@ -233,3 +242,24 @@ class Softmax(LinearPredictor):
         blocks = p[:, :, None] * (jnp.eye(self.classes, dtype=theta.dtype) - p[:, None, :])
         full = jnp.einsum("n,nab,ni,nj->iajb", rows.weights, blocks, rows.features, rows.features, optimize=True)
         return full.reshape(theta.size, theta.size) + jnp.diag(self.penalty_curvature(theta))
+
+
+@record
+class Multinomial(Softmax):
+    """Cross-entropy with class 0 as the reference, whose scores are 0; see `multinomial`."""
+
+    def dimension(self, feature_shape: tuple[int, ...]) -> int:
+        return feature_shape[0] * (self.classes - 1)
+
+    def mask(self, theta: Any) -> Any:
+        ones = jnp.ones_like(theta)
+        return ones.at[1 - self.classes :].set(0) if self.intercept else ones
+
+    def scores(self, theta: Any, rows: Rows) -> Any:
+        return jnp.pad(rows.features @ jnp.reshape(theta, (-1, self.classes - 1)), ((0, 0), (1, 0)))
+
+    def gradient(self, theta: Any, rows: Rows) -> Any:
+        return jax.grad(self.value)(theta, rows)
+
+    def hessian(self, theta: Any, rows: Rows) -> Any:
+        return jax.hessian(self.value)(theta, rows)

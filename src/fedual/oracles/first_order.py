@@ -22,7 +22,8 @@ class GradientDescent(FirstOrder):
         x <- x - eta (grad f_k(x) + linear + rho (x - center))
 
     Args:
-        steps: Q >= 1, or "auto"; one number, or one per client (a sequence in the clients' order).
+        steps: Q >= 1, one number or one per client (a sequence in the clients' order); "auto" for as many as leave a
+            tenth of the distance to the subproblem's solution, at most 1000 (10 for a method without step_size).
         learning_rate: eta > 0, or "auto" for 1/(L_k + rho), recomputed when rho changes; one number or one per client.
 
     Reference:
@@ -37,9 +38,14 @@ class GradientDescent(FirstOrder):
     steps: Any = static(default="auto")
     learning_rate: Any = "auto"
 
+    contracts = True
+
     def step(self, x: Any, carry: Any, subproblem: Subproblem, local: Any, indices: Any) -> tuple[Any, Any]:
         slope = local.gradient(x) + subproblem.penalty_gradient(x)
         return x - resolve_rate(self.learning_rate, subproblem.rho) * slope, carry
+
+    def contraction(self, rho: Any) -> Any:
+        return 1 - resolve_rate(self.learning_rate, rho) * rho
 
 
 @record
@@ -91,7 +97,7 @@ class Linearized(FirstOrder):
         x <- s/(s+gamma) x + gamma/(s+gamma) theta_{k,0} - s gamma/(s+gamma) (grad f_k(x) + lambda_k)
 
     Args:
-        steps: Q >= 1, or "auto"; one number or one per client.
+        steps: Q >= 1, or "auto", as for `GradientDescent`; one number or one per client.
         gamma: the proximity coefficient, > 0, or "auto" for 1/L_k; one number or one per client.
 
     Reference:
@@ -105,8 +111,13 @@ class Linearized(FirstOrder):
     steps: Any = static(default="auto")
     gamma: Any = "auto"
 
+    contracts = True
+
     def step(self, x: Any, carry: Any, subproblem: Subproblem, local: Any, indices: Any) -> tuple[Any, Any]:
         return linearized_step(x, local.gradient(x), self.gamma, subproblem), carry
+
+    def contraction(self, rho: Any) -> Any:
+        return 1 / (1 + self.gamma * rho)
 
 
 @record

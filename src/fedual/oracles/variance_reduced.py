@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from fedual.arrays import record, static
 from fedual.local import Local, Subproblem
@@ -48,7 +47,7 @@ class VarianceReduced(FirstOrder):
     refresh: Any = 1
 
     def init(self, local: Local, start: jax.Array) -> jax.Array:
-        return jnp.zeros_like(start)
+        return 0 * start
 
     def wants(self, visits: Any) -> Any:
         return visits % self.refresh == 0
@@ -94,7 +93,7 @@ class SVRG(FirstOrder):
     batch_size: int = static(default=1)
 
     def init(self, local: Local, start: jax.Array) -> Snapshot:
-        return Snapshot(start, jnp.zeros_like(start))
+        return Snapshot(start, 0 * start)
 
     def wants(self, visits: Any) -> Any:
         return visits >= 0
