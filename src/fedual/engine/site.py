@@ -263,10 +263,8 @@ class Site:
             start = partial(self._start, self._bind(values["started"]))
             template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
-            base, done = (
-                jax.tree.map(jnp.asarray, unpack(template, arrays, who=who, finite=False))
-                for arrays in (stored.base, stored.done)
-            )
+            # As NumPy arrays: making them JAX's would compile a transfer for every shape.
+            base, done = (unpack(template, arrays, who=who, finite=False) for arrays in (stored.base, stored.done))
         plain = {name: values[name] for name in _PLAIN}
         return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], stored.reply))
 

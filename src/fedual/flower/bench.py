@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-import fedual
+from fedual.clients import Clients
+from fedual.engine import solve
 from fedual.files import write_text
 from fedual.flower.loopback import Loopback
+from fedual.problem import Problem
 
 __all__ = ["kills", "overhead"]
 
@@ -168,7 +170,7 @@ def _federation(folder: Path) -> Loopback:
 
 
 def _home() -> str:
-    return str(Path(fedual.__file__).parents[1])
+    return str(Path(__file__).parents[2])
 
 
 def _write_app(folder: Path, code: str, **settings: Any) -> None:
@@ -183,9 +185,9 @@ def _simulated(app: Path, rounds: int) -> np.ndarray:
     assert spec.loader is not None
     made = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(made)
-    clients = fedual.data.from_arrays([made.data(site) for site in _SITES], names=_SITES)
-    problem = fedual.Problem(made.loss, clients)
-    return fedual.solve(problem, made.algorithm, rounds=rounds, schedule=made.schedule, seed=1).theta
+    clients = Clients.build([made.data(site) for site in _SITES], names=_SITES)
+    problem = Problem(made.loss, clients)
+    return solve(problem, made.algorithm, rounds=rounds, schedule=made.schedule, seed=1).theta
 
 
 def _kill(federation: Loopback, victim: str, draw: random.Random) -> int:
