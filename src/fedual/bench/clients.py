@@ -8,7 +8,6 @@ python -m fedual.bench.clients loop       # 1,000 rounds beside the same rounds 
 from __future__ import annotations
 
 import resource
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -162,10 +161,3 @@ def against_loop(clients: int = 100, rows: int = 200, features: int = 50, rounds
     loop_seconds = time.perf_counter() - begun
     ratio = seconds / loop_seconds
     return {"seconds": seconds, "loop_seconds": loop_seconds, "ratio": ratio, "theta": theta, "loop_theta": mean}
-
-
-if __name__ == "__main__":
-    which = {"growth": growth, "loop": against_loop}.get(sys.argv[1] if sys.argv[1:] else "", many_clients)
-    for name, figure in which().items():
-        if not isinstance(figure, np.ndarray):
-            print(f"{name:22} {figure:,.4g}" if figure < 1000 else f"{name:22} {figure:,.0f}")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-from collections.abc import Sequence
-
 import numpy as np
 
-__all__ = ["main", "measure"]
+__all__ = ["measure"]
 
 
 def measure(gigabytes: float = 1.0, clients: int = 400, features: int = 50, rounds: int = 3) -> dict:
@@ -26,15 +20,11 @@ def measure(gigabytes: float = 1.0, clients: int = 400, features: int = 50, roun
         Bytes: `data`, `states`, `peak` (the most that was resident, less what was before the data were loaded), and
         `ratio` = peak/(data + states).
     """
-    import fedual as fd
-
     # What has to be resident for any run at all: the libraries and a compiled program.
-    _run(fd, _tables(0.001, 4, features), rounds)
+    _run(_tables(0.001, 4, features), rounds)
     before = _resident("VmRSS")
     tables = _tables(gigabytes, clients, features)
-    solution = _run(fd, tables, rounds)
-    import jax
-
+    solution = _run(tables, rounds)
     data = sum(x.nbytes + y.nbytes for x, y in tables)
     states = sum(leaf.nbytes for leaf in jax.tree.leaves(solution.state.device))
     peak = _resident("VmHWM") - before
@@ -52,10 +42,10 @@ def _tables(gigabytes: float, clients: int, features: int) -> list[tuple[np.ndar
     return tables
 
 
-def _run(fd: object, tables: list, rounds: int):
-    problem = fd.Problem(fd.losses.least_squares(l2=0.1), fd.data.from_arrays(tables))
-    oracle = fd.oracles.GradientDescent(steps=2, learning_rate=0.1)
-    solution = fd.solve(problem, fd.FedPD(oracle, step_size=1.0), rounds)
+def _run(tables: list[tuple[np.ndarray, np.ndarray]], rounds: int) -> Solution:
+    problem = Problem(least_squares(l2=0.1), from_arrays(tables))
+    oracle = GradientDescent(steps=2, learning_rate=0.1)
+    solution = solve(problem, FedPD(oracle, step_size=1.0), rounds)
     if not np.isfinite(solution.objective):
         raise RuntimeError("the run diverged; its memory would mean nothing.")
     return solution
@@ -65,30 +55,3 @@ def _resident(field: str) -> int:
     """Bytes, from the kernel's account of this process (Linux only)."""
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith(field))
-
-
-def main(arguments: Sequence[str] | None = None) -> dict:
-    """Measure in a fresh process, print one line, return the figures."""
-    parser = argparse.ArgumentParser(prog="fedual bench memory", description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=1.0)
-    parser.add_argument("--clients", type=int, default=400)
-    parser.add_argument("--features", type=int, default=50)
-    sizes = vars(parser.parse_args(arguments))
-    code = (
-        "import json, sys; from fedual.bench.memory import measure; print(json.dumps(measure(**json.load(sys.stdin))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], input=json.dumps(sizes), capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise RuntimeError(f"the measurement failed:\n{done.stderr}")
-    result = json.loads(done.stdout.splitlines()[-1])
-    print(
-        f"data {result['data'] / 1e9:.2f} GB, states {result['states'] / 1e6:.1f} MB, "
-        f"peak {result['peak'] / 1e9:.2f} GB: {result['ratio']:.2f} times data plus states"
-    )
-    return result
-
-
-if __name__ == "__main__":
-    main()

@@ -6,18 +6,24 @@ contestants take turns, so that a ratio compares like with like; times are media
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
-__all__ = ["main", "measure", "measure_apart", "table"]
+from fedual.algorithms import FedPD
+from fedual.arrays import precision
+from fedual.bench.rivals import numpy_loop, streaming_floor
+from fedual.data.synthetic import reference
+from fedual.engine import solve
+from fedual.losses import logistic_nonconvex
+from fedual.oracles import GradientDescent
+from fedual.problem import Problem
+from fedual.theory import step_size
+
+__all__ = ["measure", "table"]
 
 STEPS = 8
 
@@ -37,18 +43,12 @@ def measure(clients: int = 100, rows: int = 400, features: int = 20, rounds: int
     Raises:
         RuntimeError: the results of simulator and loop differ by more than 1e-10.
     """
-    import jax
-
-    import fedual as fd
-    from fedual.arrays import precision
-    from fedual.bench.rivals import numpy_loop, streaming_floor
-
-    data = fd.data.synthetic.reference(clients=clients, rows=rows, dimension=features).clients
-    problem = fd.Problem(fd.losses.logistic_nonconvex(beta=0.1, alpha=1.0), data, weights="uniform")
+    data = reference(clients=clients, rows=rows, dimension=features).clients
+    problem = Problem(logistic_nonconvex(beta=0.1, alpha=1.0), data, weights="uniform")
     L = float(problem.smoothness().max())
-    s = fd.theory.step_size(L)
+    s = step_size(L)
     rate = 1 / (L + 1 / s)
-    algorithm = fd.FedPD(fd.oracles.GradientDescent(STEPS, rate), s)
+    algorithm = FedPD(GradientDescent(STEPS, rate), s)
     tables = list(zip(data.features, data.targets, strict=True))
     with precision("float64"):
         stacked, start = jax.device_put((np.stack(data.features), np.ones((clients, features))), jax.devices()[0])
@@ -58,8 +58,8 @@ def measure(clients: int = 100, rows: int = 400, features: int = 20, rounds: int
             return jax.block_until_ready(streaming_floor(stacked, start, rounds * STEPS))
 
     contestants: dict[str, Callable[[], Any]] = {
-        "run": lambda: fd.solve(problem, algorithm, rounds, evaluate_every=rounds),
-        "run_evaluated": lambda: fd.solve(problem, algorithm, rounds),
+        "run": lambda: solve(problem, algorithm, rounds, evaluate_every=rounds),
+        "run_evaluated": lambda: solve(problem, algorithm, rounds),
         "streaming_floor": floor,
         "numpy_loop": lambda: numpy_loop(tables, s, rate, STEPS, rounds),
     }
@@ -90,26 +90,6 @@ def _difference(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(b).max())
 
 
-def measure_apart(devices: int, **sizes: int) -> dict:
-    """`measure` in a process of its own with so many CPU devices."""
-    others = [f for f in os.environ.get("XLA_FLAGS", "").split() if "host_platform_device_count" not in f]
-    flags = " ".join([*others, f"--xla_force_host_platform_device_count={devices}"])
-    code = (
-        "import json, sys; from fedual.bench.speed import measure; print(json.dumps(measure(**json.load(sys.stdin))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        input=json.dumps(sizes),
-        env={**os.environ, "XLA_FLAGS": flags},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"the measurement with {devices} devices failed:\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def table(results: Sequence[dict]) -> str:
     """The results as lines of text, with the ratios to the rivals of the same process."""
     lines = [
@@ -121,20 +101,3 @@ def table(results: Sequence[dict]) -> str:
         ),
     ]
     return "\n".join(lines)
-
-
-def main(arguments: Sequence[str] | None = None) -> list[dict]:
-    """Measure with one and with two devices, print a table, return the figures."""
-    parser = argparse.ArgumentParser(prog="fedual bench speed", description=__doc__)
-    for name, value in {"clients": 100, "rows": 400, "features": 20, "rounds": 600, "repeats": 5}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--devices", type=int, nargs="+", default=[1, 2])
-    options = vars(parser.parse_args(arguments))
-    print(f"FedPD, {options['rounds']} rounds of {STEPS} steps; seconds, medians of {options['repeats']}")
-    results = [measure_apart(count, **options) for count in options.pop("devices")]
-    print(table(results))
-    return results
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,13 @@
 """Fashion-MNIST on 100 clients with two label shards each: speed beside a plain PyTorch loop, accuracy of the methods.
 
-python -m fedual.bench.vision speed FOLDER [ROUNDS]
-python -m fedual.bench.vision accuracy FOLDER [ROUNDS [SEEDS]]
-
-FOLDER holds the four files of the distribution (`fedual datasets` says where to get them). The network has two
+`fedual bench vision FOLDER` runs it; FOLDER holds the four files of the distribution (`fedual datasets` says where to
+get them). The network has two
 convolutions of 5 x 5 and 1,663,370 parameters; 10 clients a round, one local epoch in batches of 32.
 """
 
 from __future__ import annotations
 
 import copy
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -170,22 +167,3 @@ def accuracy(
             sent = (history[column][-1] / 1e6 for column in ("uplink_bytes", "downlink_bytes"))
             rows.append((done, *sent, correct(solution.module(), images.test)))
     return rows
-
-
-def main(arguments: list[str]) -> None:
-    """The command line in this module's docstring."""
-    what, folder, *numbers = arguments
-    if what == "speed":
-        figures = speed(folder, *map(int, numbers[:1]))
-        for name, taken in figures.items():
-            print(f"{name:10} {taken:7.2f} s a round, {taken / figures['plain']:.2f} of the plain loop")
-        return
-    rounds, seeds = (*map(int, numbers), *(100, 3)[len(numbers) :])
-    for name in METHODS:
-        for seed in range(seeds):
-            for row in accuracy(folder, name, rounds, seed):
-                print(name, seed, *(f"{value:.4g}" for value in row), flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -161,19 +161,11 @@ def placed(state: RunState, mesh: Mesh | None) -> RunState:
     return dataclasses.replace(state, device=dataclasses.replace(same, **per_client))
 
 
-def placed(state: RunState, mesh: Mesh | None) -> RunState:
-    """Every part on the devices where the compiled program leaves it, so that all its calls are the same program."""
-    if mesh is None:
-        return state
-    per_client = {name: share_out(getattr(state.device, name), mesh) for name in PER_CLIENT}
-    same = jax.device_put(state.device, NamedSharding(mesh, P()))
-    return dataclasses.replace(state, device=dataclasses.replace(same, **per_client))
-
-
 def check_state(bound: Any, state: Any) -> None:
     """Raise ValueError where `state` is not one that a run of this problem and method has."""
     theta = np.zeros(bound.problem.dimension, bound.problem.dtype)
-    expected = jax.eval_shape(lambda: start_state(bound, theta, 0).device)
+    stored = getattr(state, "stored", None)
+    expected = jax.eval_shape(lambda: start_state(bound, theta, 0, stored).device)
     if not isinstance(state, RunState) or _shapes(state.device) != _shapes(expected):
         raise ValueError(
             "state does not belong to this problem and method: its arrays differ in number, shape or precision. Pass "
