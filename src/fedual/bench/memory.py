@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import numpy as np
+
+from fedual.algorithms import FedPD
+from fedual.data import from_arrays
+from fedual.engine import solve
+from fedual.losses import least_squares
+from fedual.oracles import GradientDescent
+from fedual.problem import Problem
+from fedual.solution import Solution
 
 __all__ = ["measure"]
 
