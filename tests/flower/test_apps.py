@@ -19,7 +19,7 @@ from fedual.engine.message import Refused
 from fedual.flower import client_app, server_app
 from fedual.flower.records import from_records, to_records
 from fedual.flower.server import Plan, conduct
-from fedual.flower.store import read_arrays, write_arrays
+from fedual.flower.store import SiteFolder, read_arrays, write_arrays
 from wires import Wires
 
 NAMES = ("north", "south", "west")
@@ -66,10 +66,9 @@ def test_a_run_over_flower_gives_the_simulation(tmp_path, named):
     assert (state.status, state.round) == ("round limit", 6)
     np.testing.assert_allclose(theta(tmp_path), expected.theta, atol=1e-12)
     for k, name in enumerate(NAMES):
-        (file,) = (tmp_path / "state" / name).glob("*/state.safetensors")
-        kept = load_file(file)
-        np.testing.assert_allclose(kept["done.client.model"][0], expected.thetas[k], atol=1e-12)
-        np.testing.assert_allclose(kept["done.client.dual"][0], expected.duals[k], atol=1e-12)
+        kept = SiteFolder(tmp_path / "state" / name).models(state.run)
+        np.testing.assert_allclose(kept[".client.model"][0], expected.thetas[k], atol=1e-12)
+        np.testing.assert_allclose(kept[".client.dual"][0], expected.duals[k], atol=1e-12)
     orders = [site for site, message in net.sent if from_records(message.content)[0] == "order"]
     assert len(orders) == 3 * (3 + 1)  # silent rounds send nothing; one farewell each
 

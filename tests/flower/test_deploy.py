@@ -187,3 +187,28 @@ def test_an_app_answers_only_what_it_knows(experiment):
     kind, facts, _ = from_records(reply.content)
     assert kind == "refused"
     assert "a kind it does not know" in json.loads(facts)["text"]
+
+
+def test_a_key_without_tls_is_refused(tmp_path):
+    from fedual.flower.join import join, node_options
+
+    with pytest.raises(ValueError, match="a key without TLS protects nothing"):
+        node_options({"site": "a"}, "localhost:8000", None, tmp_path / "a.key", 9094)
+    with pytest.raises(ValueError, match=r"there is no file .*a\.toml"):
+        join(tmp_path / "a.toml", "localhost:8000")
+
+
+def test_the_command_line_writes_a_deployment_and_its_audit(experiment):
+    from typer.testing import CliRunner
+
+    from fedual.cli import app as command
+
+    folder = experiment.parent / "deployment"
+    runner = CliRunner()
+    done = runner.invoke(command, ["deploy", "init", str(folder), "--config", str(experiment), "--host", "fl.org"])
+    assert done.exit_code == 0, done.output
+    assert "fl.org:8000" in (folder / "COMMANDS.md").read_text()
+    done = runner.invoke(command, ["deploy", "audit", str(folder / "app"), "--parameters", "4"])
+    assert "what the model is made of" in done.output
+    done = runner.invoke(command, ["deploy", "key", str(folder / "keys"), "--site", "a"])
+    assert (folder / "keys" / "a.pub").read_text().startswith("ecdsa-sha2-nistp384 ")

@@ -20,6 +20,7 @@ from safetensors.numpy import load_file
 
 import fedual as fd
 from fedual.flower.loopback import Loopback
+from fedual.flower.store import SiteFolder
 
 APP = Path(__file__).parent / "app"
 sys.path.insert(0, str(APP))
@@ -50,9 +51,9 @@ def compare(folder: Path) -> None:
     solution = expected(summary["round"])
     np.testing.assert_allclose(load_file(folder / "run" / "model.safetensors")["theta"], solution.theta, atol=1e-10)
     for k, site in enumerate(trial.SITES):
-        kept = load_file(folder / "state" / site / summary["run"] / "state.safetensors")
-        np.testing.assert_allclose(kept["done.client.model"][0], solution.thetas[k], atol=1e-10)
-        np.testing.assert_allclose(kept["done.client.dual"][0], solution.duals[k], atol=1e-10)
+        kept = SiteFolder(folder / "state" / site).models(summary["run"])
+        np.testing.assert_allclose(kept[".client.model"][0], solution.thetas[k], atol=1e-10)
+        np.testing.assert_allclose(kept[".client.dual"][0], solution.duals[k], atol=1e-10)
 
 
 def communications(folder: Path) -> int:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedual import algorithms, data, formulas, losses, oracles, schedules, theory
+from fedual import algorithms, data, losses, oracles, schedules, theory
 from fedual.bench.communications import communications_to
 from fedual.engine import solve
 from fedual.problem import Problem
 
 if TYPE_CHECKING:
     import polars
-    from matplotlib.figure import Figure
 
-__all__ = ["compare_on_reference", "draw_comparison", "draw_skipping", "measure_skipping"]
+__all__ = ["compare_on_reference", "measure_skipping"]
 
 _RATIOS = np.geomspace(1e-9, 1e-2, 15)
 _PROBABILITIES = (0.0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
@@ -63,29 +62,9 @@ def measure_skipping(
     return polars.DataFrame(rows)
 
 
-def draw_skipping(table: polars.DataFrame) -> Figure:
-    """Share of communications saved by the best p, and the largest p that works, with the theory's p over them."""
-    import polars as pl
-    from matplotlib.figure import Figure
-
-    works = table.filter(pl.col("communications").is_finite())
-    never = works.filter(pl.col("p") == 0).select("ratio", plain="communications")
-    shown = works.join(never, on="ratio").group_by("ratio").agg(
-        largest=pl.col("p").max(), saved=(1 - pl.col("communications") / pl.col("plain")).max()
-    ).sort("ratio")  # fmt: skip
-    figure = Figure(figsize=(6, 4), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(shown["ratio"], shown["saved"], "o-", label="communications saved by the best p, measured")
-    axes.plot(shown["ratio"], shown["largest"], "s:", label="largest p that reaches epsilon, measured")
-    for form in formulas.FORMS:
-        p = [theory.skip_probability(ratio, 1.0, 1.0, form=form) for ratio in shown["ratio"]]  # type: ignore[arg-type]
-        axes.plot(shown["ratio"], p, lw=1, label=f"p of theory, {form}")
-    axes.set(xscale="log", xlabel="epsilon / G²", ylabel="share of rounds", ylim=(-0.02, 1))
-    axes.legend(fontsize="small")
-    return figure
-
-
-def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, seed: int = 0) -> dict[str, Any]:
+def compare_on_reference(
+    strong: bool, rounds: int = 600, clients: int = 100, seed: int = 0, only: Sequence[str] | None = None
+) -> dict[str, Any]:
     """The paper's comparison: histories of eight methods on its non-convex problem, by name.
 
     FedPD has the theory's s; full gradient steps have the learning rate 1/(L + 1/s), single samples a tenth of it.
@@ -95,6 +74,7 @@ def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, se
         rounds: of every method.
         clients: K.
         seed: of the data and the runs.
+        only: the names of some of the eight.
     """
     made = data.synthetic.reference(strong, clients=clients, seed=seed)
     problem = Problem(losses.logistic_nonconvex(), made.clients)
@@ -115,19 +95,5 @@ def compare_on_reference(strong: bool, rounds: int = 600, clients: int = 100, se
     return {
         name: solve(problem, algorithm, rounds, schedule, seed=seed).history
         for name, (algorithm, schedule) in methods.items()
+        if only is None or name in only
     }
-
-
-def draw_comparison(weak: dict[str, Any], strong: dict[str, Any]) -> Figure:
-    """||grad f||^2 against rounds, one panel for each of two results of `compare_on_reference`."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, title, histories in zip(panels, ("weakly non-iid", "strongly non-iid"), (weak, strong), strict=True):
-        for name, history in histories.items():
-            axes.plot(history["round"], history["stationarity"], lw=1, label=name)
-        axes.set(yscale="log", xlabel="round", title=title)
-    panels[0].set_ylabel("||grad f||²")
-    panels[1].legend(fontsize="small")
-    return figure

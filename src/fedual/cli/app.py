@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedual import __version__
-from fedual.cli import compare, data, demo, deploy, look, report, run
+from fedual.cli import bench, compare, data, demo, deploy, look, report, run
 
 __all__ = ["app", "main"]
 
@@ -26,6 +26,7 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(deploy.app)
+app.add_typer(bench.app)
 
 
 def _version(asked: bool) -> None:

@@ -60,6 +60,20 @@ def key(
 
 
 @app.command()
+def join(
+    site: Annotated[Path, typer.Argument(help="The site's TOML file.")],
+    link: Annotated[str, typer.Option(help="HOST:PORT of the coordinator.")],
+    certificate: Annotated[Path, typer.Option("--ca", help="ca.crt of the coordinator.")],
+    key: Annotated[Path, typer.Option(help="The site's private key.")],
+    port: Annotated[int, typer.Option(help="For the site's own processes, on 127.0.0.1.")] = 9094,
+) -> None:
+    """Take part: connect this site until it is interrupted."""
+    from fedual.flower.join import join as connect
+
+    raise typer.Exit(connect(site, link, certificate, key, port))
+
+
+@app.command()
 def local(
     config: Experiment,
     sites: Annotated[list[Path], typer.Argument(help="One table per site.")],

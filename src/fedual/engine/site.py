@@ -17,14 +17,14 @@ from fedual import theory
 from fedual.arrays import precision, wrap_key
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import MINIBATCH, Sums, all_clients
+from fedual.engine.round import MINIBATCH, Flags, Sums, all_clients
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
 from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm
 
-__all__ = ["Site", "SiteState"]
+__all__ = ["Site", "SiteState", "Stored"]
 
 
 class Point(NamedTuple):
@@ -58,6 +58,15 @@ class SiteState:
     base: Point
     done: Point
     reply: Reply
+
+
+class Stored(NamedTuple):
+    """A `SiteState` as JSON and arrays by name."""
+
+    facts: str
+    base: Arrays
+    done: Arrays
+    reply: Arrays
 
 
 _PLAIN = ("run", "number", "accepted", "order", "data", "started")
@@ -204,7 +213,7 @@ class Site:
         method = bound.method
         dtype = self.problem.dtype
         done, sums, observed = _run_stretch(
-            (order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
+            Flags(order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
             with_settings(method.algorithm, order.settings),
             method.oracles[0], method.limits[0], np.full(1, order.chance, dtype), bound.layout.buckets[0], base,
             jax.tree.map(jnp.asarray, broadcast), np.asarray(order.key, np.uint32),
@@ -237,36 +246,32 @@ class Site:
             gradient=gradient, dual=dual,
         )  # fmt: skip
 
-    def save(self, state: SiteState) -> tuple[str, dict[str, np.ndarray]]:
+    def save(self, state: SiteState) -> Stored:
         """A state as JSON and named arrays."""
         facts, reply = state.reply.parts()
-        arrays = pack(state.base, "base") | pack(state.done, "done")
-        arrays |= {f"reply/{name}": array for name, array in reply.items()}
-        return json.dumps({name: getattr(state, name) for name in _PLAIN} | {"reply": facts}), arrays
+        plain = {name: getattr(state, name) for name in _PLAIN}
+        return Stored(json.dumps(plain | {"reply": facts}), pack(state.base), pack(state.done), reply)
 
-    def load(self, facts: str, arrays: Arrays) -> SiteState:
+    def load(self, stored: Stored) -> SiteState:
         """The inverse of `save`.
 
         Raises:
             Refused: the state does not fit this site's problem and method.
         """
         with precision(self.problem.dtype):
-            values = json.loads(facts)
+            values = json.loads(stored.facts)
             start = partial(self._start, self._bind(values["started"]))
             template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
-            base, done = (
-                jax.tree.map(jnp.asarray, unpack(template, arrays, name, who, finite=False))
-                for name in ("base", "done")
-            )
-        reply = {name.removeprefix("reply/"): a for name, a in arrays.items() if name.startswith("reply/")}
+            # As NumPy arrays: making them JAX's would compile a transfer for every shape.
+            base, done = (unpack(template, arrays, who=who, finite=False) for arrays in (stored.base, stored.done))
         plain = {name: values[name] for name in _PLAIN}
-        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))
+        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], stored.reply))
 
 
 @partial(jax.jit, static_argnums=0)
 def _run_stretch(
-    flags: tuple[bool, bool], loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
+    flags: Flags, loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
     bucket: Any, base: Point, broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
 ) -> tuple[Point, Sums, Any]:  # fmt: skip
     """Rounds first..last, all but the last silent.

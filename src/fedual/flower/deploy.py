@@ -189,7 +189,7 @@ The link, which sites connect to on port 8000 (the only port that must be open):
 
 ```sh
 flower-superlink --host 0.0.0.0 --port 8000 --ssl-ca-certfile keys/ca.crt --ssl-certfile keys/server.crt \\
-    --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation
+    --ssl-keyfile keys/server.key --enable-supernode-auth --disable-runtime-dependency-installation --database link.db
 ```
 
 How `flwr` reaches it, in `$FLWR_HOME/config.toml` (by default `~/.flwr/config.toml`), the path being absolute:
@@ -227,10 +227,10 @@ A key, once. Send `{first}.pub` to the coordinator; `{first}.key` stays. Without
 fedual deploy key . --site {first}
 ```
 
-Put the table's path into `{first}.toml`, and what may be shared. Then one command, which only ever connects outwards:
+Put the table's path into `{first}.toml`, and what may be shared. Then one command, which only ever connects outwards;
+it starts Flower's SuperNode, and starts it again when it fails:
 
 ```sh
-flower-supernode --superlink {host}:8000 --root-certificates ca.crt --auth-supernode-private-key {first}.key \\
-    --node-config 'config="/path/of/{first}.toml"'
+fedual deploy join {first}.toml --link {host}:8000 --ca ca.crt --key {first}.key
 ```
 """
