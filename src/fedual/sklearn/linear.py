@@ -108,7 +108,7 @@ class FederatedElasticNet(_Regression):
         >>> from fedual.sklearn import FederatedElasticNet
         >>> X, y, hospital = [[0.0], [1.0], [2.0], [4.0]], [1.0, 3.0, 5.0, 9.0], ["A", "A", "B", "B"]
         >>> FederatedElasticNet(alpha=1.0, l1_ratio=0.5).fit(X, y, groups=hospital).coef_.round(6).tolist()
-        [1.418605]
+        [1.44186]
     """
 
     def __init__(
