@@ -13,12 +13,13 @@ import numpy as np
 
 from fedual import tuning
 from fedual.arrays import name_words, precision, random_key, tree_bytes, wrap_key
-from fedual.engine.bind import first_step_size, rules
+from fedual.engine.bind import rules
+from fedual.engine.expected import Expected
 from fedual.engine.ledger import Figures, Ledger
-from fedual.engine.message import Order, Refused, Reply, check_arrays, pack
+from fedual.engine.message import Order, Reply, pack, shapes
 from fedual.engine.round import COIN, PARTICIPATION, client_uniforms, uniform_number
 from fedual.engine.server_state import ServerState, Stretch
-from fedual.engine.settings import shared_settings, with_settings
+from fedual.engine.settings import has_duals, settle, with_settings
 from fedual.problem import client_weights
 from fedual.protocols import Algorithm, Auto, Participation, Regularizer, Schedule, Work
 
@@ -77,7 +78,7 @@ class Coordinator:
             algorithm, schedule, participation, self.names, regularizer is not None
         )
         self.chances = dict(zip(self.names, np.nan_to_num(chances).tolist(), strict=True))
-        self.settings = _settled(algorithm, smoothness, self.weights)
+        self.settings = settle(algorithm, smoothness, self.weights)
         step_size = getattr(algorithm, "step_size", None)
         self.adapts = isinstance(step_size, Auto) or step_size == "auto"
         # The server runs no oracle.
@@ -91,11 +92,15 @@ class Coordinator:
             self._words = jnp.asarray(np.array(words, np.uint32))
         told = self.schedule.never_skips and self.participation.everyone and self._tells(self.algorithm)
         self.duals = relative_tolerance is not None and not told
-        if self.duals and (regularizer is not None or not _has_duals(self.algorithm, self.theta0, dtype)):
+        if self.duals and (regularizer is not None or not has_duals(self.algorithm, self.theta0, dtype)):
             raise ValueError(
                 f"relative_tolerance: the residuals of {algorithm.name} with these settings cannot be known from "
                 "messages; use tolerance, or rounds alone."
             )
+        self.expected = Expected(
+            self.rows, self._message, self.theta0, self.tolerance is not None, self.duals, self.schedule.observes,
+            self.adapts,
+        )  # fmt: skip
 
     def _example(self, theta: Any) -> Any:
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like, jnp.asarray(1.0))
@@ -197,27 +202,7 @@ class Coordinator:
         Raises:
             Refused: the site and what is wrong with it are named.
         """
-        who = f"reply of site {reply.site!r}"
-        if reply.site not in stretch.active:
-            raise Refused("site", f"{who}: that site does not take part in stretch {stretch.number}.")
-        if reply.run != state.run:
-            raise Refused("run", f"{who}: for run {reply.run}; this is run {state.run}.")
-        if (reply.number, reply.first, reply.last) != stretch[:3]:
-            raise Refused("old", f"{who}: for stretch {reply.number}; stretch {stretch.number} is due. Dropped.")
-        if reply.rows != self.rows[reply.site]:
-            raise Refused("rows", f"{who}: counts {reply.rows} rows; it declared {self.rows[reply.site]}.")
-        for name in ("evaluations", "gap", "model_square", "dual_square"):
-            if not 0 <= getattr(reply, name) < np.inf:
-                raise Refused("number", f"{who}: {name} = {getattr(reply, name)}.")
-        vector = jax.ShapeDtypeStruct(self.theta0.shape, self.theta0.dtype)
-        check_arrays(pack_shapes(self._message), reply.message, f"{who}, message")
-        check_arrays({"": vector} if self.tolerance is not None else {}, reply.gradient, f"{who}, gradient")
-        square = jax.ShapeDtypeStruct((), self.theta0.dtype)
-        observed = {"gradient": vector, "square": square} if self.schedule.observes else {}
-        check_arrays(observed, reply.observed, f"{who}, observed")
-        if len(reply.moved) != 2 * self.adapts or not all(0 <= m < np.inf for m in reply.moved):
-            raise Refused("number", f"{who}: moved = {reply.moved}.")
-        check_arrays({"": vector} if self.duals else {}, reply.dual, f"{who}, dual")
+        self.expected.check(state.run, stretch, reply)
 
     def close(
         self, state: ServerState, stretch: Stretch, replies: Mapping[str, Reply], seconds: float = 0.0
@@ -298,7 +283,7 @@ class Coordinator:
         return self.schedule.communicated(self.schedule.observe(state.schedule, *means))
 
     def _unpacked(self, reply: Reply) -> Any:
-        names = list(pack_shapes(self._message))
+        names = list(shapes(self._message))
         return jax.tree.unflatten(jax.tree.structure(self._message), [reply.message[name] for name in names])
 
     def _evaluate(self, state: ServerState, replies: Mapping[str, Reply], weights: Any) -> tuple[Ledger, float]:
@@ -321,36 +306,3 @@ def _aggregate(algorithm: Any, regularizer: Any, server: Any, total: Any, weight
         return v if regularizer is None else regularizer.prox(v, scale)
 
     return algorithm.aggregate(server, total, weight, prox)
-
-
-def pack_shapes(tree: Any) -> dict[str, Any]:
-    """Like `pack`, for a tree of shapes."""
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _has_duals(algorithm: Algorithm, theta: np.ndarray, dtype: str) -> bool:
-    with precision(dtype):
-        return bool(np.isfinite(np.asarray(algorithm.dual(algorithm.init(jnp.asarray(theta))[1]))).all())
-
-
-def _settled(algorithm: Algorithm, smoothness: Sequence[float] | None, weights: np.ndarray) -> dict[str, float]:
-    """Numbers for the algorithm's shared settings at the start."""
-
-    def known(name: str) -> np.ndarray:
-        if smoothness is None:
-            raise ValueError(
-                f"{name} = 'auto' needs the smoothness constant L_k of every site, and not all of them tell it. Let "
-                f"every site consent to share it, or give {name} as a number"
-                + (" or as fedual.Auto(start=...)." if name == "step_size" else ".")
-            )
-        return np.asarray(smoothness)
-
-    settings: dict[str, float] = {}
-    for name in shared_settings(algorithm):
-        value = getattr(algorithm, name)
-        if name == "step_size" and (isinstance(value, Auto) or value == "auto"):
-            value = first_step_size(value, lambda: float(weights @ known("step_size")))
-        elif value == "auto":
-            value = 1 / float(known(name).max())
-        settings[name] = float(value)
-    return settings
