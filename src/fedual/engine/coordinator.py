@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedual import tuning
-from fedual.arrays import name_words, precision, random_key, tree_bytes, wrap_key
+from fedual.arrays import precision, random_key, tree_bytes
 from fedual.engine.bind import rules
+from fedual.engine.draws import Draws
 from fedual.engine.expected import Expected
 from fedual.engine.ledger import Figures, Ledger
 from fedual.engine.message import Order, Reply, pack, shapes
-from fedual.engine.round import COIN, PARTICIPATION, client_uniforms, uniform_number
 from fedual.engine.server_state import ServerState, Stretch
 from fedual.engine.settings import has_duals, settle, with_settings
 from fedual.problem import client_weights
@@ -88,8 +88,7 @@ class Coordinator:
         with precision(dtype):
             self.key = random_key(seed)
             self._message = jax.eval_shape(self._example, self.theta0)
-            words = [name_words(name) for name in self.names]
-            self._words = jnp.asarray(np.array(words, np.uint32))
+            self.draws = Draws(self.schedule, self.participation, self.names, self.key)
         told = self.schedule.never_skips and self.participation.everyone and self._tells(self.algorithm)
         self.duals = relative_tolerance is not None and not told
         if self.duals and (regularizer is not None or not has_duals(self.algorithm, self.theta0, dtype)):
@@ -141,33 +140,8 @@ class Coordinator:
 
         Coins and participants are those of the simulator with the same seed and names.
         """
-        number, begun, p = state.stretch + 1, state.round + 1, []
-        first = begun
         with precision(self.dtype):
-            for now in range(begun, self.rounds + 1):
-                chance, silent = self._coin(state, now)
-                p.append(chance)
-                if silent:
-                    continue
-                active = self._draw(first, number - 1)
-                if active:
-                    return Stretch(number, first, now, active, tuple(p))
-                number, first = number + 1, now + 1
-        return None
-
-    def _coin(self, state: ServerState, number: int) -> tuple[float, bool]:
-        p = self.schedule.p(state.schedule, jnp.int32(number))
-        if self.schedule.never_skips:
-            return float(p), False
-        key = jax.random.fold_in(jax.random.fold_in(wrap_key(self.key), number), COIN)
-        return float(p), bool(uniform_number(key) < p)
-
-    def _draw(self, first: int, stretch: int) -> tuple[str, ...]:
-        if self.participation.everyone:
-            return self.names
-        key = jax.random.fold_in(jax.random.fold_in(wrap_key(self.key), first), PARTICIPATION)
-        flags = self.participation.draw(client_uniforms(key, self._words), jnp.int32(stretch))
-        return tuple(name for name, flag in zip(self.names, np.asarray(flags), strict=True) if flag)
+            return self.draws.next(state.round, state.stretch, state.schedule, self.rounds)
 
     def order(self, state: ServerState, stretch: Stretch, name: str) -> Order:
         """What a participant is to do."""
