@@ -17,8 +17,9 @@ from safetensors.numpy import load_file
 import fedual as fd
 from fedual.engine.message import Refused
 from fedual.flower import client_app, server_app
+from fedual.flower.conduct import conduct
+from fedual.flower.plan import Plan
 from fedual.flower.records import from_records, to_records
-from fedual.flower.server import Plan, conduct
 from fedual.flower.store import SiteFolder, read_arrays, write_arrays
 from wires import Wires
 

@@ -23,9 +23,9 @@ from fedual import flower
 from fedual.config import Config, build
 from fedual.engine.message import Reply
 from fedual.flower.app import app_plan, apps, read_app, site_source
+from fedual.flower.conduct import conduct
 from fedual.flower.handshake import Hello
 from fedual.flower.leaving import audit, audit_text
-from fedual.flower.server import conduct
 from wires import Wires
 
 NAMES = ("a", "b", "c")

@@ -19,6 +19,8 @@ pytest.importorskip("flwr")
 from safetensors.numpy import load_file
 
 import fedual as fd
+from fedual import flower
+from fedual.config import Config, build
 from fedual.flower.loopback import Loopback
 from fedual.flower.store import SiteFolder
 
@@ -96,3 +98,20 @@ def test_a_killed_server_resumes_from_its_last_communication(tmp_path, federatio
     federation.start_link()
     assert federation.wait(federation.run(APP, resume=True), DEADLINE) == "finished:completed"
     compare(tmp_path)
+
+
+def test_one_toml_gives_the_same_in_simulation_and_on_processes(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(fd.__file__).parents[1]))
+    rng = np.random.default_rng(0)
+    for name in ("a", "b"):
+        rows = "".join(f"{x:.3f},{x + e:.3f}\n" for x, e in rng.normal(size=(10, 2)))
+        (tmp_path / f"{name}.csv").write_text("x,y\n" + rows)
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_text(
+        '[data]\nfiles = ["a.csv", "b.csv"]\ntarget = "y"\n[loss]\nname = "least_squares"\nintercept = true\n'
+        '[algorithm]\nname = "FedPD"\nstep_size = 1.0\n[stop]\nrounds = 3\n'
+    )
+    simulated = build(Config.load(experiment))
+    solution = fd.solve(simulated.problem, simulated.algorithm, rounds=3)
+    results = flower.local(experiment, [tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "out", DEADLINE)
+    np.testing.assert_allclose(load_file(results / "model.safetensors")["theta"], solution.theta, atol=1e-10)

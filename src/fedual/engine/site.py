@@ -11,28 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedual import theory
-from fedual.arrays import precision, wrap_key
+from fedual.arrays import precision
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import MINIBATCH, Flags, Sums, all_clients
+from fedual.engine.round import Flags, Sums
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
-from fedual.local import Local
+from fedual.engine.stretch import Point, evaluate, run_stretch
 from fedual.problem import Problem
 from fedual.protocols import Algorithm
 
 __all__ = ["Site", "SiteState", "Stored"]
-
-
-class Point(NamedTuple):
-    """Everything that a stretch changes: the state of the client, its oracle's carry, the driver's record."""
-
-    client: Any
-    carry: Any
-    record: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,14 +61,6 @@ class Stored(NamedTuple):
 
 
 _PLAIN = ("run", "number", "accepted", "order", "data", "started")
-
-
-class _Now(NamedTuple):
-    """What `all_clients` needs of a run's state."""
-
-    broadcast: Any
-    fresh: Any
-    step_size: Any
 
 
 class Site:
@@ -212,7 +195,7 @@ class Site:
     def _stretch(self, bound: Bound, base: Point, broadcast: Any, order: Order) -> tuple[Point, Sums]:
         method = bound.method
         dtype = self.problem.dtype
-        done, sums, observed = _run_stretch(
+        done, sums, observed = run_stretch(
             Flags(order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
             with_settings(method.algorithm, order.settings),
             method.oracles[0], method.limits[0], np.full(1, order.chance, dtype), bound.layout.buckets[0], base,
@@ -231,7 +214,7 @@ class Site:
         lam = np.nan_to_num(np.asarray(duals(bound.method.algorithm, done.client, done.record)[0]))
         if order.evaluate:
             theta = self._read(bound, order.theta or order.broadcast, "theta")
-            loss, slope = _evaluate(self.problem.loss, bound.layout.buckets[0], jnp.asarray(theta))
+            loss, slope = evaluate(self.problem.loss, bound.layout.buckets[0], jnp.asarray(theta))
             value, gradient = float(loss), {"": np.asarray(slope)}
         if order.observes and sums.observed:
             observed = dict(zip(("gradient", "square"), (np.asarray(o) for o in sums.observed), strict=True))
@@ -267,44 +250,3 @@ class Site:
             base, done = (unpack(template, arrays, who=who, finite=False) for arrays in (stored.base, stored.done))
         plain = {name: values[name] for name in _PLAIN}
         return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], stored.reply))
-
-
-@partial(jax.jit, static_argnums=0)
-def _run_stretch(
-    flags: Flags, loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
-    bucket: Any, base: Point, broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
-) -> tuple[Point, Sums, Any]:  # fmt: skip
-    """Rounds first..last, all but the last silent.
-
-    Returns:
-        Where the client is then; what it contributes in the last round, with the gradients that all rounds took; and
-        what it observed in the first.
-    """
-
-    def prox(v: Any, scale: Any) -> Any:
-        return v if regularizer is None else regularizer.prox(v, scale)
-
-    def one(number: Any, point: Point) -> tuple[Point, Sums]:
-        now = _Now(broadcast, number == first, step_size)
-        round_key = jax.random.fold_in(jax.random.fold_in(wrap_key(key), number), MINIBATCH)
-        *parts, sums = all_clients(
-            flags, algorithm, prox, number < last, now, round_key, loss, bucket, oracle, limit, chance, 1, *point, None
-        )
-        return Point(*parts), sums
-
-    def further(number: Any, carry: Any) -> Any:
-        point, before, observed = carry
-        point, sums = one(number, point)
-        observed = jax.tree.map(jnp.add, observed, sums.observed)  # zero but in the first round
-        return point, sums._replace(evaluations=before.evaluations + sums.evaluations), observed
-
-    _, shapes = jax.eval_shape(one, first, base)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return lax.fori_loop(first, last + 1, further, (base, zeros, zeros.observed))
-
-
-@jax.jit
-def _evaluate(loss: Any, bucket: Any, theta: Any) -> tuple[Any, Any]:
-    entry = jax.tree.map(lambda leaf: leaf[0], bucket)
-    local = Local(loss, entry.rows, entry.count)
-    return local.value(theta), local.gradient(theta)

@@ -16,7 +16,8 @@ from fedual.clients import Clients
 from fedual.config import Config, build_method, hold_out
 from fedual.config.sections import read_toml
 from fedual.flower.client import Desk, Source, app_of
-from fedual.flower.server import Plan, conducted, refuse_protection
+from fedual.flower.plan import Plan, refuse_protection
+from fedual.flower.server import conducted
 from fedual.tables.summary import digest
 
 __all__ = ["App", "Deployment", "SiteConfig", "app_plan", "apps", "read_app", "site_source"]

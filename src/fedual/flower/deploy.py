@@ -15,7 +15,7 @@ from fedual.files import write_text
 from fedual.flower.app import app_plan, read_app
 from fedual.flower.keys import make_certificates, make_site_key
 from fedual.flower.loopback import Loopback
-from fedual.flower.server import refuse_protection
+from fedual.flower.plan import refuse_protection
 
 __all__ = ["certificates", "init", "local", "resume"]
 
