@@ -165,7 +165,7 @@ def against_loop(clients: int = 100, rows: int = 200, features: int = 50, rounds
 
 
 if __name__ == "__main__":
-    which = {"growth": growth, "loop": against_loop}.get(sys.argv[1] if sys.argv[1:] else "", many_clients)
-    for name, figure in which().items():
+    which: dict[str, Any] = {"growth": growth, "loop": against_loop}
+    for name, figure in which.get(sys.argv[-1], many_clients)().items():
         if not isinstance(figure, np.ndarray):
             print(f"{name:22} {figure:,.4g}" if figure < 1000 else f"{name:22} {figure:,.0f}")

@@ -130,7 +130,11 @@ def speed(folder: str | Path, rounds: int = 5, names: tuple[str, ...] = tuple(ME
     images = fashion(folder)
     problem = TorchProblem(network(), cross_entropy, images.clients)
     module, some = network(), list(images.clients.values())[:PER_ROUND]
-    settings = {"participation": Uniform(count=PER_ROUND), "rounds": rounds + 1, "evaluate_every": rounds + 2}
+    settings: dict[str, Any] = {
+        "participation": Uniform(count=PER_ROUND),
+        "rounds": rounds + 1,
+        "evaluate_every": rounds + 2,
+    }
     runs: dict[str, Iterator[Any]] = {name: iterate(problem, METHODS[name], **settings) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in ("plain", *names)}
     for _ in range(rounds + 1):  # the first warms up
@@ -176,7 +180,7 @@ def main(arguments: list[str]) -> None:
     """The command line in this module's docstring."""
     what, folder, *numbers = arguments
     if what == "speed":
-        figures = speed(folder, *map(int, numbers[:1]))
+        figures = speed(folder, int(numbers[0]) if numbers else 5)
         for name, taken in figures.items():
             print(f"{name:10} {taken:7.2f} s a round, {taken / figures['plain']:.2f} of the plain loop")
         return

@@ -133,13 +133,13 @@ def bind(
         index = np.asarray(bucket.index)
         oracles.append(jax.tree.map(partial(_per_client, problem, index), oracle))
         limits.append(None if steps is None else np.asarray(steps, np.int32)[index])
-    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
+    odds = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
     blocks = tuple(
-        min(_block(b, o, odds, clients_at_once, devices), len(b.count) // devices)
-        for b, o, odds in zip(layout.buckets, oracles, chances, strict=True)
+        min(_block(b, o, c, clients_at_once, devices), len(b.count) // devices)
+        for b, o, c in zip(layout.buckets, oracles, odds, strict=True)
     )
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks)
+    method = Method(bare, tuple(oracles), tuple(limits), odds, schedule, participation, blocks)
     return Bound(problem, given, layout, devices, method)
 
 

@@ -164,7 +164,8 @@ def _judge(
 ) -> TorchSolution:
     """The verdict on a round."""
     views = Views(problem, method.algorithm, state)
-    solution = partial(TorchSolution, problem, state, _views=views)
+    made: Any = TorchSolution
+    solution = partial(made, problem, state, _views=views)
     done = state.round
     if outcome.bad is not None:
         return solution(
