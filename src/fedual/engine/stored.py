@@ -37,7 +37,8 @@ class _File:
     """
 
     def __init__(self, like: Any, count: int) -> None:
-        leaves, self.structure = jax.tree.flatten(like)
+        leaves, structure = jax.tree.flatten(like)
+        self.structure: Any = structure
         fields = [(f"f{i}", leaf.dtype, leaf.shape) for i, leaf in enumerate(leaves)]
         self.dtype = np.dtype(fields)
         self.written = np.zeros(count, bool)
@@ -50,7 +51,7 @@ class _File:
         for record, row in zip(records.view(np.uint8).reshape(len(rows), -1), rows, strict=True):
             if self.written[row]:
                 self._file.seek(int(row) * self.dtype.itemsize)
-                _exactly(self._file.readinto(record), self.dtype.itemsize)  # type: ignore[attr-defined]
+                _exactly(self._file.readinto(record.data), self.dtype.itemsize)
         return records
 
     def write(self, rows: np.ndarray, tree: Any) -> None:
@@ -61,7 +62,7 @@ class _File:
             for field, leaf in zip(self.dtype.names or (), leaves, strict=True):
                 records[field][0] = leaf[position]
             self._file.seek(int(row) * self.dtype.itemsize)
-            _exactly(self._file.write(records.view(np.uint8)), self.dtype.itemsize)
+            _exactly(self._file.write(records.view(np.uint8).data), self.dtype.itemsize)
             self.written[row] = True
 
 

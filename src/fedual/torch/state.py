@@ -129,7 +129,8 @@ class TorchSolution(Solution):
         Raises:
             ValueError: an unknown client, or none where floating-point buffers are local.
         """
-        problem, state = self.problem, self.state
+        problem: Any = self.problem  # a TorchProblem
+        state = self.state
         server = problem.vector(self.theta)
         if client is None:
             if problem.policy == "local" and any(b.is_floating_point() for b in problem.first_buffers.values()):
