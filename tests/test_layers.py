@@ -14,7 +14,7 @@ PACKAGE = Path(fedual.__file__).parent
 # From the bottom. Where modules of a layer may import each other it is said so; elsewhere siblings never do.
 LAYERS = (
     {"__version__", "arrays", "files"},
-    {"clients", "formulas", "layout", "local", "problem", "protocols", "reference", "solution"},
+    {"blocks", "clients", "devices", "formulas", "layout", "local", "problem", "protocols", "reference", "solution"},
     {
         "algorithms", "losses", "metrics", "oracles", "participation", "prox", "schedules", "theory", "tuning",
     },

@@ -17,8 +17,10 @@ import numpy as np
 from jax import lax
 
 from fedual.arrays import precision, require_record
+from fedual.blocks import map_clients
 from fedual.clients import Clients
-from fedual.layout import Layout, map_clients, on_devices
+from fedual.devices import on_devices
+from fedual.layout import Layout
 from fedual.local import Local
 from fedual.protocols import Loss, Regularizer
 from fedual.reference import Minimum, minimize

@@ -13,7 +13,8 @@ from jax import lax
 
 from fedual import formulas
 from fedual.arrays import precision
-from fedual.layout import map_clients, on_devices
+from fedual.blocks import map_clients
+from fedual.devices import on_devices
 from fedual.problem import Problem
 
 if TYPE_CHECKING:

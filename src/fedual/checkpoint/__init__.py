@@ -22,7 +22,8 @@ from fedual.arrays import precision
 from fedual.checkpoint.identity import data_digests, describe_method, refuse_other_data, refuse_other_method
 from fedual.checkpoint.packing import pack, unpack
 from fedual.engine.bind import Bound, bind
-from fedual.engine.run import Views, device_count
+from fedual.engine.run import device_count
+from fedual.engine.runner import Views
 from fedual.engine.state import RunState, start_state
 from fedual.engine.stored import whole
 from fedual.files import replacing

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedual.arrays import name_words, wrap_key
-from fedual.engine.round import COIN, PARTICIPATION, client_uniforms, uniform_number
+from fedual.engine.keys import COIN, PARTICIPATION, client_uniforms, uniform_number
 from fedual.engine.server_state import Stretch
 from fedual.protocols import Participation, Schedule
 

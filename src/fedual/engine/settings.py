@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedual.arrays import precision
-from fedual.engine.bind import first_step_size
+from fedual.engine.automatic import first_step_size
 from fedual.engine.message import Refused
 from fedual.oracles import PerClient
 from fedual.protocols import Algorithm, Auto

@@ -16,7 +16,7 @@ from fedual import theory
 from fedual.arrays import precision
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import Flags, Sums
+from fedual.engine.participants import Flags, Sums
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
 from fedual.engine.stretch import Point, evaluate, run_stretch

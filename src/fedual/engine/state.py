@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec as P
 
 from fedual import tuning
 from fedual.arrays import random_key, record, squared_norm, static
+from fedual.devices import share_out
 from fedual.engine import watch
-from fedual.layout import share_out
 from fedual.solution import History
 
 __all__ = ["PER_CLIENT", "ClientRecord", "Device", "RunState", "check_state", "duals", "placed", "start_state"]

@@ -22,7 +22,8 @@ import numpy as np
 
 from fedual.engine.bind import Bound
 from fedual.engine.chunk import run_chunk
-from fedual.engine.round import RUNNING, draw_active
+from fedual.engine.keys import draw_active
+from fedual.engine.round import RUNNING
 from fedual.engine.state import Device, RunState
 
 __all__ = ["Stored", "advance_stored", "choose", "move", "state_bytes", "whole"]

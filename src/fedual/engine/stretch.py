@@ -10,7 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedual.arrays import wrap_key
-from fedual.engine.round import MINIBATCH, Flags, Sums, all_clients
+from fedual.engine.keys import MINIBATCH
+from fedual.engine.participants import Flags, Sums, all_clients
 from fedual.local import Local
 
 __all__ = ["Point", "evaluate", "run_stretch"]
