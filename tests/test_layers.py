@@ -21,7 +21,8 @@ LAYERS = (
     {"data", "engine"},
     {"inference", "tables"},
     {"checkpoint", "comparison", "config", "pictures", "runs"},
-    {"bench", "flower", "report", "sklearn", "torch", "trackers"},
+    {"flower", "report", "sklearn", "torch", "trackers"},
+    {"bench"},
     {"cli"},
 )  # fmt: skip
 SOCIABLE = {0, 1, 4, 5}  # foundations, what a person works on data with, and runs on disk

@@ -222,7 +222,7 @@ def names_of(loss: Any, columns: tuple[str, ...], dimension: int, classes: tuple
     per_name = (dimension - isinstance(loss, NegativeBinomial)) // len(names)
     if per_name > 1 or hasattr(loss, "classes"):
         first = loss.classes - per_name
-        labels = classes or tuple(range(loss.classes))
+        labels = classes or tuple(map(str, range(loss.classes)))
         names = [f"{name}, class {label}" for name in names for label in labels[first:]]
     if isinstance(loss, NegativeBinomial):
         names.append("dispersion")

@@ -8,19 +8,33 @@ together take little more than twice their size at most. States of clients are k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 
 from fedual.arrays import name_words, record, where
 from fedual.local import Rows
 
-__all__ = ["Bucket", "Layout", "block_size", "map_clients", "sum_clients"]
+__all__ = [
+    "Bucket",
+    "Layout",
+    "block_size",
+    "client_mesh",
+    "map_clients",
+    "on_devices",
+    "pass_size",
+    "share_out",
+    "sum_clients",
+]
 
 _CACHE_BYTES = 600_000  # what one block's data may take: most of a core's private cache today
+_PASS_BYTES = 32_000_000  # the same for a single pass over the data, where only what it needs beside them matters
 # A further bucket costs compile time, so it has to save this many padded rows, plus this share of all rows.
 _BUCKET_ROWS = 4096
 _BUCKET_SHARE = 0.005
@@ -47,6 +61,23 @@ class Bucket:
     real: Any
 
 
+def client_mesh(devices: int) -> Mesh | None:
+    """The first `devices` devices, among which the clients are shared out; None for one."""
+    return Mesh(np.array(jax.local_devices()[:devices]), ("clients",)) if devices > 1 else None
+
+
+def share_out(tree: Any, mesh: Mesh | None) -> Any:
+    """Give every device its share of the leading axis; without a mesh everything goes to the default device."""
+    return jax.device_put(tree, None if mesh is None else NamedSharding(mesh, P("clients")))
+
+
+def on_devices(function: Callable[..., Any], mesh: Mesh | None) -> Callable[..., Any]:
+    """`function` applied by every device to its share of the arguments' leading axis."""
+    if mesh is None:
+        return function
+    return jax.shard_map(function, mesh=mesh, in_specs=P("clients"), out_specs=P("clients"), check_vma=False)
+
+
 class Layout:
     """How K clients lie in buckets.
 
@@ -64,6 +95,7 @@ class Layout:
     Attributes:
         buckets: a tuple of `Bucket`.
         members: for every bucket the positions of its real clients in the user's order.
+        mesh: the devices that share the clients, None for one.
     """
 
     def __init__(
@@ -77,20 +109,20 @@ class Layout:
         devices: int = 1,
         rows: int = 0,
     ) -> None:
-        groups = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
+        group_of = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
         self.groups: list[int] = []
         self.members: list[np.ndarray] = []
         buckets = []
-        for group in np.unique(groups):
-            for members in split_by_size(np.flatnonzero(groups == group), sizes):
+        for group in np.unique(group_of):
+            for members in split_by_size(np.flatnonzero(group_of == group), sizes):
                 filled = np.concatenate([members, np.repeat(members[-1:], -len(members) % devices)])
                 real = np.arange(len(filled)) < len(members)
                 length = max(rows, int(sizes[members].max()))
                 row_weights = (np.arange(length) < sizes[filled, None]) / sizes[filled, None]
-                stacked = _stack(data, filled, length, dtype)
+                features, targets = _stack(data, filled, length, dtype)
                 buckets.append(
                     Bucket(
-                        rows=Rows(*stacked, row_weights.astype(dtype)),
+                        rows=Rows(features, targets, row_weights.astype(dtype)),
                         count=sizes[filled].astype(np.int32),
                         weight=np.where(real, weights[filled], 0).astype(dtype),
                         words=np.array([name_words(names[k]) for k in filled], dtype=np.uint32),
@@ -100,7 +132,8 @@ class Layout:
                 )
                 self.groups.append(int(group))
                 self.members.append(members)
-        self.buckets = tuple(buckets)
+        self.mesh = client_mesh(devices)
+        self.buckets: tuple[Bucket, ...] = share_out(tuple(buckets), self.mesh)
         self.padded_rows = sum(bucket.rows.weights.size for bucket in self.buckets)
 
     def gather(self, parts: Sequence[Any]) -> Any:
@@ -168,22 +201,48 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
-def block_size(bucket: Bucket, clients_at_once: int | str) -> int:
-    """How many of a bucket's clients go through their local steps together.
+def block_size(bucket: Bucket, clients_at_once: int | str, devices: int = 1) -> int:
+    """How many of a device's share of a bucket's clients go through their local steps together.
 
-    Automatic: as many as keep their data within a core's cache through all those steps, at least one.
+    Automatic: as many as keep their data within a core's cache through all those steps, at least one, and somewhat
+    fewer where that makes all blocks equal.
     """
-    clients = len(bucket.count)
-    if clients_at_once == "auto":
-        one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // clients
-        return int(min(clients, max(1, _CACHE_BYTES // max(one, 1))))
-    return min(clients, int(clients_at_once))
+    clients = len(bucket.count) // devices
+    if clients_at_once != "auto":
+        return min(clients, int(clients_at_once))
+    most = _within(_CACHE_BYTES, bucket, clients)
+    even = next(size for size in range(most, 0, -1) if clients % size == 0)
+    return even if 2 * even >= most else most
+
+
+def pass_size(bucket: Bucket, width: int = 0) -> int:
+    """How many of a bucket's clients a single pass over the data takes together, each with `width` bytes of results."""
+    return _within(_PASS_BYTES, bucket, len(bucket.count), width)
+
+
+def _within(limit: int, bucket: Bucket, clients: int, width: int = 0) -> int:
+    """How many of `clients` keep their data, and `width` bytes beside them, within so many bytes, at least one."""
+    one = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(bucket.rows)) // len(bucket.count) + width
+    return int(min(clients, max(1, limit // max(one, 1))))
 
 
 def map_clients(function: Callable[..., Any], bucket: Bucket, *args: Any) -> Any:
-    """`function(bucket entry, args entry...)` for every client, in blocks; results are stacked."""
-    inputs = (bucket, *args)
-    return lax.map(lambda one: function(*one), inputs, batch_size=block_size(bucket, "auto"))
+    """`function(bucket entry, args entry...)` for every client, in large blocks; results are stacked."""
+    inputs, clients = (bucket, *args), len(bucket.count)
+    block = pass_size(bucket)
+    if block == clients:
+        return jax.vmap(function)(*inputs)
+
+    # Not lax.map, which copies all its inputs where the last block is short; here that block overlaps the one before.
+    def advance(number: Any, results: Any) -> Any:
+        first = jnp.minimum(number * block, clients - block)
+        chosen = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block), inputs)
+        put = partial(lax.dynamic_update_slice_in_dim, start_index=first, axis=0)
+        return jax.tree.map(put, results, jax.vmap(function)(*chosen))
+
+    shapes = jax.eval_shape(jax.vmap(function), *inputs)
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    return lax.fori_loop(0, -(-clients // block), advance, empty)
 
 
 def sum_clients(
@@ -193,6 +252,7 @@ def sum_clients(
     zero: Any,
     block: int,
     active: Any = None,
+    compact: bool = False,
 ) -> tuple[Any, Any]:
     """Advance the states of the active clients and add up what they contribute.
 
@@ -200,20 +260,23 @@ def sum_clients(
         function: `(fixed, state) -> (state, contribution)` over a block of clients stacked along the leading axis;
             contributions keep that axis.
         fixed: what does not change, leading axis K_b.
-        state: what does, leading axis K_b.
+        state: what does: a pair of trees of leading axis K_b.
         zero: a tree of zeros of the shape of one client's contribution.
         block: clients per block.
         active: flags of shape `(K_b,)`; the others' states stay as they are and they cost nothing. None means all.
+        compact: the first part of the state holds the active clients alone, in their order, and room for more.
 
     Returns:
         The new states, and the sum of the contributions.
     """
     clients = jax.tree.leaves(fixed)[0].shape[0]
+    if active is None and block == clients:
+        state, parts = function(fixed, state)
+        return state, jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
+    if active is None and clients % block == 0:
+        return _sum_blocks(function, fixed, state, zero, block, clients // block)
     if active is None:
         order, count, blocks = jnp.arange(clients), clients, -(-clients // block)
-        if block == clients:
-            state, parts = function(fixed, state)
-            return state, jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
     else:
         order = jnp.argsort(~active, stable=True)
         count = jnp.sum(active)
@@ -224,11 +287,38 @@ def sum_clients(
         slots = number * block + jnp.arange(block)
         valid = slots < count
         rows = order[jnp.minimum(slots, clients - 1)]
-        chosen = jax.tree.map(lambda leaf: leaf[rows], (fixed, state))
-        new, parts = function(*chosen)
-        target = jnp.where(valid, rows, clients)  # out of range: dropped
-        state = jax.tree.map(lambda old, leaf: old.at[target].set(leaf, mode="drop"), state, new)
+        places = (slots if compact else rows), rows
+        chosen = tuple(_take(tree, at) for tree, at in zip(state, places, strict=True))
+        new, parts = function(_take(fixed, rows), chosen)
+        state = tuple(
+            _put(tree, jnp.where(valid, at, _BEYOND), n) for tree, at, n in zip(state, places, new, strict=True)
+        )
         parts = where(valid, parts, jax.tree.map(jnp.zeros_like, parts))
         return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
 
     return lax.fori_loop(0, blocks, advance, (state, zero))
+
+
+def _sum_blocks(function: Any, fixed: Any, state: Any, zero: Any, block: int, blocks: int) -> tuple[Any, Any]:
+    """`sum_clients` where everyone is active and all blocks are equal: contiguous slices, no gathering."""
+
+    def advance(number: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
+        state, total = carry
+        first = number * block
+        chosen = jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, first, block), (fixed, state))
+        new, parts = function(*chosen)
+        state = jax.tree.map(lambda old, leaf: lax.dynamic_update_slice_in_dim(old, leaf, first, 0), state, new)
+        return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
+
+    return lax.fori_loop(0, blocks, advance, (state, zero))
+
+
+_BEYOND = np.int32(2**31 - 1)  # out of every range: what is put there is dropped
+
+
+def _take(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(rows, leaf.shape[0] - 1)], tree)
+
+
+def _put(tree: Any, rows: Any, new: Any) -> Any:
+    return jax.tree.map(lambda old, leaf: old.at[rows].set(leaf, mode="drop"), tree, new)

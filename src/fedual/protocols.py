@@ -24,6 +24,7 @@ class Loss:
     it knows better.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     quadratic: ClassVar[bool] = False
     separable: ClassVar[bool] = True  # a mean over rows, so that a minibatch of them estimates it
     task: ClassVar[str | None] = None  # "binary", "multiclass" or "regression", where `predict` is implemented
@@ -103,6 +104,7 @@ class Oracle:
     `carries` says whether `carry` survives from round to round (True) or is made anew by `init` at each (False).
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     carries: ClassVar[bool] = False
 
     def check(self, loss: Loss) -> None:
@@ -189,6 +191,7 @@ class Algorithm:
     evaluates); the `why_not_...` texts explain a refusal.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Any]]  # subclasses are made dataclasses by `record`
     silent: ClassVar[bool] = False
     partial: ClassVar[bool] = True
     composite: ClassVar[bool] = False
@@ -297,8 +300,8 @@ class Schedule:
         return ()
 
     def observe(self, state: Any, gradient: Any, square: Any) -> Any:
-        """Where `observes` is set, at the beginning of every stretch: the participants' weighted means of grad f_k and
-        of ||grad f_k||^2 at the model that they received. They add both to their next message.
+        """Where `observes` is set, at the beginning of every stretch: the weighted means over all clients of grad f_k
+        and of ||grad f_k||^2 at the model that they received. They add both to their next message.
         """
         return state
 

@@ -163,20 +163,20 @@ class Adaptive(Schedule):
 
         p_t = skip_probability(c_t, G_t, L)   while c_t > epsilon,    0 from then on
 
-    At the beginning of a stretch every participant evaluates its gradient at the model that it received, and adds it
-    and its square to its next message: one gradient and d + 1 numbers more per communication, all counted. Their
-    weighted means over the participants give c_t = ||grad f||^2 and G_t^2 = sum w_k ||grad f_k||^2 - c_t there: the
-    mean square over clients, which sums reveal, where theory's G is a maximum. The estimates, and so p, change only at
-    communications; until there are any, p = 0. The rule is evaluated in units where L = 1 with the theory's s, so that
-    scaling the loss changes nothing. As p goes to 0 with c_t, FedPD converges exactly. A stretch with a single
-    participant tells nothing of dissimilarity and leaves the estimates as they are.
+    At the beginning of a stretch every client evaluates its gradient at the model that it received, and adds it and
+    its square to its next message: one gradient and d + 1 numbers more per communication, all counted. Their weighted
+    means give c_t = ||grad f||^2 and G_t^2 = sum w_k ||grad f_k||^2 - c_t there: the mean square over clients, which
+    sums reveal, where theory's G is a maximum. The estimates, and so p, change only at communications; until there are
+    any, p = 0. The rule is evaluated in units where L = 1 with the theory's s, so that scaling the loss changes
+    nothing. As p goes to 0 with c_t, FedPD converges exactly. It needs everyone's gradients, so it does not go with
+    partial participation.
 
     Args:
         epsilon: the accuracy aimed at, for ||grad f||^2, > 0.
         form: of the rule, see `theory.skip_probability`.
 
     Raises:
-        ValueError: epsilon is not positive and finite, or an unknown form.
+        ValueError: epsilon is not positive and finite, an unknown form, or partial participation.
 
     Reference:
         Zhang, Hong, Dhople, Yin and Liu, "FedPD: A federated learning framework with adaptivity to non-IID data",

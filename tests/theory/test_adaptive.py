@@ -82,13 +82,10 @@ def test_identical_clients_skip_as_often_as_the_cap_allows():
     assert found.history["p"][1] == pytest.approx(0.99)
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_partial_participation_converges_and_one_alone_says_nothing(problem, count):
-    schedule, some = fd.schedules.Adaptive(1e-12), fd.participation.Uniform(count=count)
-    algorithm = fd.FedADMM(fd.oracles.Exact(), step_size=1.0)
-    found = fd.solve(problem, algorithm, rounds=600, schedule=schedule, participation=some, tolerance=1e-12)
-    assert found.converged
-    assert (found.history["p"].max() > 0.1) == (count > 1)
+def test_it_needs_everyone(problem):
+    one = fd.participation.Uniform(count=1)
+    with pytest.raises(ValueError, match=r"Adaptive does not allow partial participation.*schedules\.Decay"):
+        fd.solve(problem, fd.FedADMM(), rounds=1, schedule=fd.schedules.Adaptive(1e-12), participation=one)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf, True, "auto"])

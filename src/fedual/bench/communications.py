@@ -49,16 +49,16 @@ class Method:
 
 def _steps(algorithm: Algorithm, low: float, high: float, count: int) -> Callable[[float], Any]:
     """`algorithm` with s at `count` values from low/L to high/L."""
-    return lambda L: [(s, replace(algorithm, step_size=s), None) for s in (np.geomspace(low, high, count) / L).tolist()]
+
+    def settings(L: float) -> Any:
+        for s in (np.geomspace(low, high, count) / L).tolist():
+            yield s, replace(algorithm, step_size=s), None
+
+    return settings
 
 
-def _auto(start: float | None = None) -> Callable[[float], Any]:
-    algorithm = algorithms.FedPD() if start is None else algorithms.FedPD(step_size=Auto(start))
-    return lambda L: [(np.nan, algorithm, None)]
-
-
-def _scheduled(schedule: Schedule) -> Callable[[float], Any]:
-    return lambda L: [(np.nan, algorithms.FedPD(), schedule)]
+def _as_it_is(algorithm: Algorithm, schedule: Schedule | None = None) -> Callable[[float], Any]:
+    return lambda L: [(np.nan, algorithm, schedule)]
 
 
 def _rates(make: Callable[[Any], Algorithm], low: float, high: float, count: int = 9) -> Callable[[float], Any]:
@@ -81,15 +81,18 @@ def _prox_skip(L: float) -> Any:
             yield p, algorithms.ProxSkip(learning_rate=rate / L, skip_probability=p), None
 
 
-AUTO = Method("FedPD auto", _auto(), setup=1)
+AUTO = Method("FedPD auto", _as_it_is(algorithms.FedPD()), setup=1)
 METHODS = (
     Method("FedPD, fixed s", _steps(algorithms.FedPD(), 0.03, 300, 25)),
-    Method("FedPD auto from 1e-4", _auto(1e-4), setup=0),
-    Method("FedPD auto from 1e4", _auto(1e4), setup=0),
-    Method("FedPD auto, p = 0.5", _scheduled(schedules.Skip(0.5)), setup=1, silent=3),
-    Method("FedPD auto, every second round", _scheduled(schedules.Periodic(2)), setup=1, silent=2),
-    Method("FedPD auto, decaying p", _scheduled(schedules.Decay(60)), setup=1, silent=3),
-    Method("FedPD auto, adaptive p", _scheduled(schedules.Adaptive(1e-12)), setup=1, silent=10),
+    Method("FedPD auto from 1e-4", _as_it_is(algorithms.FedPD(step_size=Auto(1e-4)))),
+    Method("FedPD auto from 1e4", _as_it_is(algorithms.FedPD(step_size=Auto(1e4)))),
+    Method("FedPD auto, p = 0.5", _as_it_is(algorithms.FedPD(), schedules.Skip(0.5)), setup=1, silent=3),
+    Method("FedPD auto, every second round", _as_it_is(algorithms.FedPD(), schedules.Periodic(2)), setup=1, silent=2),
+    Method("FedPD auto, decaying p", _as_it_is(algorithms.FedPD(), schedules.Decay(60)), setup=1, silent=3),
+    Method("FedPD auto, adaptive p", _as_it_is(algorithms.FedPD(), schedules.Adaptive(1e-12)), setup=1, silent=10),
+    Method("FedDR auto, relaxation 1.5", _as_it_is(algorithms.FedDR(relaxation=1.5)), setup=1),
+    Method("FedDR auto, relaxation 1.9", _as_it_is(algorithms.FedDR(relaxation=1.9)), setup=1),
+    Method("FedSplit auto", _as_it_is(algorithms.FedSplit()), setup=1),
     Method("FedDyn, fixed s", _steps(algorithms.FedDyn(), 0.1, 100, 9)),
     Method("FedProx", _prox),
     Method("FedAvg, 8 steps", _rates(algorithms.FedAvg, 0.03, 2)),

@@ -17,7 +17,7 @@ from fedual import participation as participation_module
 from fedual import schedules as schedule_module
 from fedual import theory, tuning
 from fedual.arrays import record, require_record, static
-from fedual.layout import Layout, block_size, map_clients
+from fedual.layout import Layout, block_size, map_clients, on_devices
 from fedual.local import Local
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Auto, FirstOrder, Oracle, Participation, Schedule
@@ -50,6 +50,7 @@ class Method:
         schedule, participation: as given.
         blocks: per bucket, clients that work together.
         adapts: whether s follows the run, see `fedual.tuning`.
+        compact: the state holds participants alone, for one stretch, see `engine.stored`.
     """
 
     algorithm: Algorithm
@@ -60,6 +61,7 @@ class Method:
     participation: Participation
     blocks: tuple[int, ...] = static()
     adapts: bool = static()
+    compact: bool = static(default=False)
 
 
 @dataclass(frozen=True)
@@ -79,10 +81,16 @@ class Bound:
 
     def start_carries(self, theta: Any) -> tuple[Any, ...]:
         """The oracles' first carries, per bucket."""
-        return tuple(
-            _start_carries(self.problem.loss, bucket, oracle, theta) if oracle.carries else ()
-            for bucket, oracle in zip(self.layout.buckets, self.method.oracles, strict=True)
-        )
+        return tuple(self.bucket_carries(b, theta) for b in range(len(self.layout.buckets)))
+
+    def bucket_carries(self, b: int, theta: Any, rows: Any = None) -> Any:
+        """The first carries of bucket b's clients at `rows`, None for all."""
+        bucket, oracle = self.layout.buckets[b], self.method.oracles[b]
+        if not oracle.carries:
+            return ()
+        if rows is not None:
+            bucket, oracle = jax.tree.map(lambda leaf: leaf[rows], (bucket, oracle))
+        return _start_carries(self.layout.mesh, self.problem.loss, bucket, oracle, theta)
 
     @cached_property
     def words(self) -> jax.Array:
@@ -90,9 +98,12 @@ class Bound:
         return jnp.asarray(self.layout.gather([bucket.words for bucket in self.layout.buckets]))
 
 
-@jax.jit
-def _start_carries(loss: Any, bucket: Any, oracle: Any, theta: Any) -> Any:
-    return map_clients(lambda e, o: o.init(Local(loss, e.rows, e.count), theta), bucket, oracle)
+@partial(jax.jit, static_argnums=0)
+def _start_carries(mesh: Any, loss: Any, bucket: Any, oracle: Any, theta: Any) -> Any:
+    def init(entry: Any, oracle: Any) -> Any:
+        return oracle.init(Local(loss, entry.rows, entry.count), theta)
+
+    return on_devices(lambda share, oracles: map_clients(init, share, oracles), mesh)(bucket, oracle)
 
 
 def bind(
@@ -112,8 +123,8 @@ def bind(
     names, composite = problem.clients.names, problem.regularizer is not None
     schedule, participation, chances = rules(algorithm, schedule, participation, names, composite)
     chances = chances.astype(problem.dtype)
-    whole = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
-    if clients_at_once != "auto" and not (whole and clients_at_once >= 1):
+    number = isinstance(clients_at_once, int | np.integer) and not isinstance(clients_at_once, bool)
+    if clients_at_once != "auto" and not (number and int(clients_at_once) >= 1):
         raise ValueError(f"clients_at_once = {clients_at_once!r} must be an integer >= 1 or 'auto'.")
 
     given, smoothness = algorithm, _Smoothness(problem)
@@ -133,15 +144,22 @@ def bind(
         index = np.asarray(bucket.index)
         oracles.append(jax.tree.map(partial(_per_client, problem, index), oracle))
         limits.append(None if steps is None else np.asarray(steps, np.int32)[index])
+    odds = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
     blocks = tuple(
-        len(b.count) // devices if getattr(o, "batch_size", None) and clients_at_once == "auto"
-        else min(block_size(b, clients_at_once), len(b.count) // devices)
-        for b, o in zip(layout.buckets, oracles, strict=True)
-    )  # fmt: skip
+        min(_block(b, o, odd, clients_at_once, devices), len(b.count) // devices)
+        for b, o, odd in zip(layout.buckets, oracles, odds, strict=True)
+    )
     bare = dataclasses.replace(algorithm, oracle=None) if hasattr(algorithm, "oracle") else algorithm
-    chances = tuple(chances[np.asarray(bucket.index)] for bucket in layout.buckets)
-    method = Method(bare, tuple(oracles), tuple(limits), chances, schedule, participation, blocks, adapts)
+    method = Method(bare, tuple(oracles), tuple(limits), odds, schedule, participation, blocks, adapts)
     return Bound(problem, given, layout, devices, method)
+
+
+def _block(bucket: Any, oracle: Any, chances: np.ndarray, clients_at_once: int | str, devices: int) -> int:
+    """Clients that work together: with minibatches, which take little room, all that are expected to take part."""
+    if getattr(oracle, "batch_size", None) and clients_at_once == "auto":
+        expected = float(np.sum(chances)) / devices
+        return max(1, round(expected)) if np.isfinite(expected) else len(bucket.count)
+    return block_size(bucket, clients_at_once, devices)
 
 
 def rules(
@@ -164,6 +182,11 @@ def rules(
     participation = participation.bind(names)
     if not participation.everyone and not algorithm.partial:
         raise ValueError(f"{algorithm.name} does not allow partial participation: {algorithm.why_not_partial}")
+    if not participation.everyone and schedule.observes:
+        raise ValueError(
+            f"{type(schedule).__name__} does not allow partial participation: the gradients of those present do not "
+            "add up to that of f. Use schedules.Decay, or participation.Full."
+        )
     chances = np.broadcast_to(np.asarray(participation.chances(len(names)), float), len(names))
     if algorithm.needs_chances and not (chances > 0).all():
         raise ValueError(

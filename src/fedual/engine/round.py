@@ -16,7 +16,7 @@ from fedual.engine import watch
 from fedual.engine.bind import Method
 from fedual.engine.local_work import limits, work
 from fedual.engine.state import Device, duals
-from fedual.layout import map_clients, sum_clients
+from fedual.layout import pass_size, sum_clients
 from fedual.local import Local
 from fedual.protocols import Work
 
@@ -31,11 +31,13 @@ __all__ = [
     "STALLS",
     "Control",
     "Data",
+    "Flags",
     "Row",
     "Sums",
     "all_clients",
     "client_key",
     "client_uniforms",
+    "draw_active",
     "one_round",
     "uniform_number",
 ]
@@ -91,6 +93,20 @@ class Row(NamedTuple):
     gradient_evaluations: Any
 
 
+class Flags(NamedTuple):
+    """What a round is asked for beside the messages; part of the program.
+
+    Attributes:
+        adapts: the rule for s wants to know how the clients moved.
+        observes: the schedule wants to know their gradients at the model they received.
+        compact: the states are those of participants alone, see `engine.stored`.
+    """
+
+    adapts: bool
+    observes: bool
+    compact: bool = False
+
+
 class Sums(NamedTuple):
     """What a client contributes to sums over clients."""
 
@@ -100,6 +116,8 @@ class Sums(NamedTuple):
     evaluations: Any
     movement: Any  # for the rule for s, () where it is fixed
     observed: Any  # grad f_k and its square at the received model, () where the schedule does not ask
+    model_change: Any = ()  # w_k times the change of theta_k, and of lambda_k
+    dual_change: Any = ()
 
 
 def _total(tree: Any, axis: str | None) -> Any:
@@ -122,12 +140,8 @@ def one_round(
     silent = jnp.asarray(False)
     if not method.schedule.never_skips:
         silent = uniform_number(jax.random.fold_in(key, COIN)) < p
-    active = state.active
-    if not method.participation.everyone:
-        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
-        active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
-
-    flags = method.adapts, method.schedule.observes
+    active = draw_active(method, state, data.words)
+    flags = Flags(method.adapts, method.schedule.observes, method.compact)
     step = partial(all_clients, flags, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
@@ -151,15 +165,14 @@ def one_round(
     schedule = state.schedule
     if method.schedule.observes:
         means = jax.tree.map(lambda total: total / jnp.where(sums.weight > 0, sums.weight, 1), sums.observed)
-        several = state.fresh & (sums.participants > 1)  # one alone is like itself
-        schedule = where(several, method.schedule.observe(schedule, *means), schedule)
+        schedule = where(state.fresh, method.schedule.observe(schedule, *means), schedule)
         schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
-        clients = tuple(
-            where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
-        )
-    primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+        held = (_held(method, active[b.index], c) for b, c in zip(data.buckets, clients, strict=True))
+        clients = tuple(where(communicated & h, hear(c), c) for h, c in zip(held, clients, strict=True))
+    mean, dual_mean = state.mean + sums.model_change, state.dual + sums.dual_change
+    primal, dual, scales = _residuals(data, state, records, mean, dual_mean, axis)
     scales = jax.tree.map(jnp.maximum, scales, state.scales)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
@@ -193,9 +206,25 @@ def one_round(
     new = dataclasses.replace(
         state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
         broadcast=broadcast, clients=clients, carries=carries, records=records, schedule=schedule,
-        step_size=step_size, tuner=tuner, mean=mean, scales=scales, watch=seen,
+        step_size=step_size, tuner=tuner, mean=mean, dual=dual_mean, scales=scales, watch=seen,
     )  # fmt: skip
     return new, row, code, bad
+
+
+def draw_active(method: Method, state: Device, words: jax.Array) -> jax.Array:
+    """Who takes part in the next round, flags of shape `(K,)`: drawn at the start of a stretch, kept within it."""
+    if method.participation.everyone:
+        return state.active
+    key = jax.random.fold_in(jax.random.fold_in(wrap_key(state.key), state.round + 1), PARTICIPATION)
+    drawn = method.participation.draw(client_uniforms(key, words), state.stretch)
+    return jnp.where(state.fresh, drawn, state.active)
+
+
+def _held(method: Method, active: Any, clients: Any) -> Any:
+    """Which of a bucket's states, shape of their leading axis, belong to participants."""
+    if not method.compact:
+        return active
+    return jnp.arange(jax.tree.leaves(clients)[0].shape[0]) < jnp.sum(active)
 
 
 def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
@@ -213,17 +242,16 @@ def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
 
 
 def all_clients(
-    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
+    flags: Flags, algorithm: Any, prox: Any, silent: Any, state: Any, key: jax.Array, loss: Any,
     bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
     clients: Any, carries: Any, records: Any, active: Any,
 ) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
     """All of a bucket's participants through one round.
 
     Args:
-        flags: whether the rule for s and the schedule want to know how the clients moved, and their gradients.
+        flags: see `Flags`.
         state: of which only `broadcast`, `fresh` and `step_size` matter.
     """
-    adapts, observes = flags
 
     def begin(client: Any, record: Any) -> tuple[Any, Any]:
         ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
@@ -232,7 +260,7 @@ def all_clients(
         return client, algorithm.subproblem(client)
 
     def end(
-        entry: Any, local: Any, o: Any, chance: Any, before: Any, observed: Any, client: Any, subproblem: Any,
+        entry: Any, local: Any, o: Any, chance: Any, observed: Any, client: Any, subproblem: Any,
         record: Any, x: Any, steps: Any, spent: Any,
     ) -> Any:  # fmt: skip
         rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
@@ -243,44 +271,50 @@ def all_clients(
         if algorithm.silent:
             done = where(silent, algorithm.skip(new, message, prox), done)
         finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
-        moved: Any = ()
-        if adapts:
-            moved = tuning.movement(entry.weight, record.visits, before, (new.model, algorithm.dual(new)))
         record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
         sums = Sums(
             jax.tree.map(lambda leaf: entry.weight * leaf, message),
             entry.weight,
             entry.real.astype(jnp.int32),
             jnp.where(entry.real, spent, 0).astype(x.dtype),
-            moved,
+            (),
             jax.tree.map(lambda leaf: entry.weight * leaf, observed),
         )
         return done, record, sums
 
     def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, given, odds), (client, carry, record) = fixed, changing
-        before = (client.model, duals(algorithm, client, record)) if adapts else ()
+        (entry, o, given, odds), ((client, carry), record) = fixed, changing
+        before = client.model, duals(algorithm, client, record)
         client, subproblem = jax.vmap(begin)(client, record)
         local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
         keys = jax.vmap(partial(client_key, key))(entry.words)
         limit = limits(o, subproblem, given)
         x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
         observed: Any = ()
-        if observes:
+        if flags.observes:
             observed = _observe(local, client.anchor, state.fresh)
             spent += jnp.where(state.fresh, entry.count, 0)
         steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limit is None else limit
+        visits = record.visits
         client, record, sums = jax.vmap(end)(
-            entry, local, o, odds, before, observed, client, subproblem, record, x, steps, spent
+            entry, local, o, odds, observed, client, subproblem, record, x, steps, spent
         )
-        return (client, kept if o.carries else (), record), sums
+        after = client.model, duals(algorithm, client, record)
+        record = record._replace(
+            model_square=jnp.sum(after[0] ** 2, axis=1), dual_square=jnp.sum(after[1] ** 2, axis=1)
+        )
+        model_change, dual_change = (entry.weight[:, None] * (b - a) for a, b in zip(before, after, strict=True))
+        sums = sums._replace(model_change=model_change, dual_change=dual_change)
+        if flags.adapts:
+            sums = sums._replace(movement=jax.vmap(tuning.movement)(entry.weight, visits, before, after))
+        return ((client, kept if o.carries else ()), record), sums
 
-    fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
+    fixed, changing = (bucket, oracle, limit, chance), ((clients, carries), records)
     one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
     shapes = jax.eval_shape(advance, *one)[1]
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
     chosen = None if active is None else active[bucket.index]
-    (clients, carries, records), sums = sum_clients(advance, fixed, changing, zero, block, chosen)
+    ((clients, carries), records), sums = sum_clients(advance, fixed, changing, zero, block, chosen, flags.compact)
     return clients, carries, records, sums
 
 
@@ -292,21 +326,18 @@ def _observe(local: Any, received: Any, fresh: Any) -> tuple[Any, Any]:
     return gradient, jnp.sum(gradient**2, axis=1)
 
 
-def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:
-    """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
-
-    def moments(bucket: Any, client: Any, record: Any) -> Any:
-        dual, w = duals(algorithm, client, record), bucket.weight
-        squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
-        return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
-
-    parts = [moments(*part) for part in zip(data.buckets, clients, records, strict=True)]
-    gap, mean, dual_mean, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
+def _residuals(data: Data, state: Device, records: Any, mean: Any, dual_mean: Any, axis: str | None) -> Any:
+    """Primal and dual residual, and the scales that make them unit-free."""
+    parts = [
+        (bucket.weight @ kept.gap, bucket.weight @ kept.model_square, bucket.weight @ kept.dual_square)
+        for bucket, kept in zip(data.buckets, records, strict=True)
+    ]
+    gap, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         dual = jnp.linalg.norm(dual_mean)
     else:
         dual = jnp.linalg.norm(mean - state.mean) / state.step_size
-    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square)), mean
+    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square))
 
 
 def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, Any]:
@@ -316,7 +347,12 @@ def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, An
         value, gradient = data.loss.value(theta, entry.rows), data.loss.gradient(theta, entry.rows)
         return entry.weight * value, entry.weight * gradient
 
-    parts = [jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), map_clients(one, bucket)) for bucket in data.buckets]
+    zero = jnp.zeros((), theta.dtype), jnp.zeros_like(theta)
+    parts = [
+        sum_clients(lambda b, _: (((), ()), jax.vmap(one)(b)), bucket, ((), ()), zero,
+                    pass_size(bucket, theta.size * theta.dtype.itemsize))[1]
+        for bucket in data.buckets
+    ]  # fmt: skip
     value, gradient = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         return value, squared_norm(gradient)

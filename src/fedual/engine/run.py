@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from fedual.arrays import precision, tree_bytes
 from fedual.engine.bind import Bound, bind
 from fedual.engine.chunk import run_chunk
 from fedual.engine.round import GROWS, NOT_FINITE, REACHED, RUNNING, STALLS, Control, Data, Row
-from fedual.engine.state import RunState, check_state, duals, start_state
+from fedual.engine.state import RunState, check_state, duals, placed, start_state
+from fedual.engine.stored import advance_stored, choose, move, whole
 from fedual.engine.watch import PATIENCE
+from fedual.layout import client_mesh
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule, Work
 from fedual.solution import Solution
@@ -37,6 +40,7 @@ def solve(
     relative_tolerance: float | None = None,
     evaluate_every: int = 1,
     clients_at_once: int | str = "auto",
+    state_memory: int | None = None,
     state: RunState | None = None,
     callbacks: Iterable[Callable[[Solution], Any]] = (),
 ) -> Solution:
@@ -56,6 +60,10 @@ def solve(
         evaluate_every: evaluate objective and stationarity at the multiples of this round number; the iterates do not
             depend on it.
         clients_at_once: clients that go through their local steps together; "auto" chooses what a core's cache holds.
+            Take 1 for losses with convolutions, which XLA runs slowly on CPUs where several clients' are stacked.
+        state_memory: bytes that the states of clients may take. Where those of all would take more, only participants'
+            are in memory and the others in a temporary file without a name (in TMPDIR), with the same numbers; an
+            earlier solution's `thetas` and `duals` are then readable only until the run goes on. None for no limit.
         state: `solution.state` of an earlier call with the same problem and method, to go on from.
         callbacks: each is called with the solution so far after every chunk of rounds; the numbers do not depend on
             them.
@@ -77,7 +85,7 @@ def solve(
     callbacks = tuple(callbacks)
     for solution in iterate(
         problem, algorithm, rounds, schedule, participation, seed, theta0, tolerance, relative_tolerance,
-        evaluate_every, clients_at_once, state,
+        evaluate_every, clients_at_once, state_memory, state,
     ):  # fmt: skip
         for callback in callbacks:
             callback(solution)
@@ -96,6 +104,7 @@ def iterate(
     relative_tolerance: float | None = None,
     evaluate_every: int = 1,
     clients_at_once: int | str = "auto",
+    state_memory: int | None = None,
     state: RunState | None = None,
     chunk_rounds: int = 50,
 ) -> Iterator[Solution]:
@@ -124,14 +133,17 @@ def iterate(
     for name, bound_ in (("tolerance", tolerance), ("relative_tolerance", relative_tolerance)):
         if bound_ is not None and not 0 < bound_ < float("inf"):
             raise ValueError(f"{name} = {bound_!r} must be positive and finite, or None.")
-    mesh = _mesh(problem)
+    mesh = _mesh(problem) if state_memory is None else None  # one device where states may be on disk
     with precision(problem.dtype):
         bound = bind(problem, algorithm, schedule, participation, clients_at_once, 1 if mesh is None else mesh.size)
+        first = problem.vector(problem.loss.start(problem.feature_shape) if theta0 is None else theta0, "theta0")
+        store = choose(bound, first, state_memory)
         if state is None:
-            first = problem.loss.start(problem.feature_shape) if theta0 is None else theta0
-            state = start_state(bound, problem.vector(first, "theta0"), seed)
+            state = start_state(bound, first, seed, None if store is None else (store, store.version))
         else:
             check_state(bound, state)
+            state = move(bound, state, store)
+        state = placed(state, mesh)
         run = Run(bound, mesh, evaluate_every, tolerance, relative_tolerance)
     while True:
         with precision(problem.dtype):
@@ -149,8 +161,7 @@ def device_count(problem: Problem) -> int:
 
 
 def _mesh(problem: Problem) -> Mesh | None:
-    count = device_count(problem)
-    return Mesh(np.array(jax.local_devices()[:count]), ("clients",)) if count > 1 else None
+    return client_mesh(device_count(problem))
 
 
 @dataclass(frozen=True)
@@ -180,6 +191,8 @@ class Run:
 
     def advance(self, state: RunState, more: int, capacity: int, rounds: int) -> tuple[Solution, int]:
         """At most `more` rounds further on the way to `rounds`: the solution so far and the stop code."""
+        if state.stored is not None:
+            return advance_stored(self, state, more, capacity, rounds)
         begun = time.perf_counter()
         results = jax.block_until_ready(
             run_chunk(
@@ -193,7 +206,8 @@ class Run:
         device, rows, done, code, bad = results
         rows = jax.tree.map(lambda column: np.asarray(column)[: int(done)], rows)
         history = state.history.extend(self._figures(state, rows, begun))
-        return self.solution(RunState(device, history, state.seed), int(code), int(bad), rounds)
+        state = dataclasses.replace(state, device=device, history=history)
+        return self.solution(state, int(code), int(bad), rounds)
 
     def _figures(self, state: RunState, rows: Row, begun: float) -> dict[str, np.ndarray]:
         """The program's rows as history columns: counts made cumulative, bytes from messages."""
@@ -222,7 +236,7 @@ class Run:
     def message_bytes(self, state: RunState) -> tuple[int, int]:
         """What one client's message up and one broadcast down take."""
         algorithm = self.bound.method.algorithm
-        client = jax.tree.map(lambda leaf: leaf[0], state.device.clients[0])
+        client = jax.eval_shape(lambda theta: algorithm.init(theta)[1], state.device.mean)
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like)
         message = jax.eval_shape(lambda c: algorithm.update(c, c.model, work)[1], client)
         up, down = tree_bytes(message), tree_bytes(state.device.broadcast)
@@ -283,11 +297,11 @@ class Views:
         return np.asarray(self.bound.method.algorithm.theta(self.state.device.server))
 
     def thetas(self) -> np.ndarray:
-        return self.bound.layout.gather([client.model for client in self.state.device.clients])
+        return self.bound.layout.gather([client.model for client in whole(self.bound, self.state).clients])
 
     def duals(self) -> np.ndarray:
         with precision(self.bound.problem.dtype):
-            algorithm, device = self.bound.method.algorithm, self.state.device
+            algorithm, device = self.bound.method.algorithm, whole(self.bound, self.state)
             parts = zip(device.clients, device.records, strict=True)
             return self.bound.layout.gather([duals(algorithm, *part) for part in parts])
 

@@ -24,7 +24,7 @@ class LinearPredictor(Loss):
     """
 
     bound: ClassVar[float | None] = None
-    offset: ClassVar[bool] = False
+    offset: bool = False
     l2: Any
     intercept: bool
 
@@ -166,7 +166,8 @@ class Logistic(LinearPredictor):
 
     # exp may overflow to infinity below, where 1/(1 + inf) = 0 is the right limit.
     def phi(self, z: Any, y: Any) -> Any:
-        return jnp.logaddexp(0.0, -y * z)
+        # log(1 + exp(-yz)) without overflow; several times faster than logaddexp.
+        return jnp.maximum(-y * z, 0) + jnp.log1p(jnp.exp(-jnp.abs(z)))
 
     def slope(self, z: Any, y: Any) -> Any:
         return -y / (1 + jnp.exp(y * z))

@@ -116,6 +116,8 @@ class TorchSolution(Solution):
     the history's columns use those of the run.
     """
 
+    problem: Any  # a TorchProblem
+
     def module(self, client: str | None = None) -> nn.Module:
         """A trained copy of the problem's module: the server's model, or one client's.
 
