@@ -14,14 +14,15 @@ PACKAGE = Path(fedual.__file__).parent
 # From the bottom. Where modules of a layer may import each other it is said so; elsewhere siblings never do.
 LAYERS = (
     {"__version__", "arrays", "files"},
-    {"clients", "formulas", "layout", "local", "problem", "protocols", "reference", "solution"},
+    {"blocks", "clients", "devices", "formulas", "layout", "local", "problem", "protocols", "reference", "solution"},
     {
         "algorithms", "losses", "metrics", "oracles", "participation", "prox", "schedules", "theory", "tuning",
     },
     {"data", "engine"},
     {"inference", "tables"},
     {"checkpoint", "comparison", "config", "pictures", "runs"},
-    {"bench", "flower", "report", "sklearn", "torch", "trackers"},
+    {"flower", "report", "sklearn", "torch", "trackers"},
+    {"bench"},
     {"cli"},
 )  # fmt: skip
 SOCIABLE = {0, 1, 4, 5}  # foundations, what a person works on data with, and runs on disk

@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     )
     from fedual.clients import Clients
     from fedual.comparison import Comparison, compare
-    from fedual.engine import Sweep, iterate, solve, sweep
+    from fedual.engine.run import iterate, solve
+    from fedual.engine.sweep import Sweep, sweep
     from fedual.inference import Inference, infer
     from fedual.problem import Problem
     from fedual.protocols import Auto
-    from fedual.runs import load
+    from fedual.runs.load import load
     from fedual.solution import History, Solution
 
 __version__ = "0.1.0"

@@ -140,10 +140,8 @@ class Clients:
                     part.append((name, x[rows], y[rows]))
         if not parts[1]:
             raise ValueError("no client has enough rows to hold one out; take a larger fraction or more rows.")
-        train, test = (
-            Clients(*(tuple(field) for field in zip(*part, strict=True)), columns=self.columns) for part in parts
-        )
-        return train, test
+        (names, train_x, train_y), (test_names, test_x, test_y) = (zip(*part, strict=True) for part in parts)
+        return Clients(names, train_x, train_y, self.columns), Clients(test_names, test_x, test_y, self.columns)
 
     def pooled(self) -> tuple[np.ndarray, np.ndarray]:
         """All rows in one table, clients in order: shapes `(n, d)` and `(n,)`. For reference solutions."""

@@ -160,7 +160,7 @@ def _check(problem: Problem, theta: np.ndarray, errors: str) -> None:
         raise ValueError(f"errors = {errors!r} must be 'model' or 'site'.")
     if errors == "site" and len(problem.clients) < 2:
         raise ValueError("errors = 'site' needs at least two clients; use errors='model'.")
-    if problem.regularizer is not None or float(getattr(problem.loss, "l2", 0.0)) or hasattr(problem.loss, "beta"):
+    if problem.regularizer is not None or np.any(getattr(problem.loss, "l2", 0.0)) or hasattr(problem.loss, "beta"):
         raise ValueError("standard errors are for unpenalized models: set l2 = 0 and regularizer = None.")
     if not np.allclose(problem.weights, problem.sizes / problem.sizes.sum(), rtol=1e-12):
         raise ValueError("standard errors need weights='samples': other weights do not give the pooled likelihood.")
@@ -222,7 +222,7 @@ def names_of(loss: Any, columns: tuple[str, ...], dimension: int, classes: tuple
     per_name = (dimension - isinstance(loss, NegativeBinomial)) // len(names)
     if per_name > 1 or hasattr(loss, "classes"):
         first = loss.classes - per_name
-        labels = classes or tuple(range(loss.classes))
+        labels = classes or tuple(map(str, range(loss.classes)))
         names = [f"{name}, class {label}" for name in names for label in labels[first:]]
     if isinstance(loss, NegativeBinomial):
         names.append("dispersion")

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from fedual.arrays import name_words, record, where
+from fedual.arrays import name_words, record
+from fedual.devices import client_mesh, share_out
 from fedual.local import Rows
 
-__all__ = ["Bucket", "Layout", "block_size", "map_clients", "sum_clients"]
+__all__ = ["Bucket", "Layout", "split_by_size"]
 
-_CACHE_BYTES = 600_000  # what one block's data may take: most of a core's private cache today
 # A further bucket costs compile time, so it has to save this many padded rows, plus this share of all rows.
 _BUCKET_ROWS = 4096
+
+
 _BUCKET_SHARE = 0.005
 
 
@@ -64,6 +64,7 @@ class Layout:
     Attributes:
         buckets: a tuple of `Bucket`.
         members: for every bucket the positions of its real clients in the user's order.
+        mesh: the devices that share the clients, None for one.
     """
 
     def __init__(
@@ -77,20 +78,20 @@ class Layout:
         devices: int = 1,
         rows: int = 0,
     ) -> None:
-        groups = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
+        group_of = np.zeros(len(sizes), int) if groups is None else np.asarray(groups)
         self.groups: list[int] = []
         self.members: list[np.ndarray] = []
         buckets = []
-        for group in np.unique(groups):
-            for members in split_by_size(np.flatnonzero(groups == group), sizes):
+        for group in np.unique(group_of):
+            for members in split_by_size(np.flatnonzero(group_of == group), sizes):
                 filled = np.concatenate([members, np.repeat(members[-1:], -len(members) % devices)])
                 real = np.arange(len(filled)) < len(members)
                 length = max(rows, int(sizes[members].max()))
                 row_weights = (np.arange(length) < sizes[filled, None]) / sizes[filled, None]
-                stacked = _stack(data, filled, length, dtype)
+                features, targets = _stack(data, filled, length, dtype)
                 buckets.append(
                     Bucket(
-                        rows=Rows(*stacked, row_weights.astype(dtype)),
+                        rows=Rows(features, targets, row_weights.astype(dtype)),
                         count=sizes[filled].astype(np.int32),
                         weight=np.where(real, weights[filled], 0).astype(dtype),
                         words=np.array([name_words(names[k]) for k in filled], dtype=np.uint32),
@@ -100,7 +101,8 @@ class Layout:
                 )
                 self.groups.append(int(group))
                 self.members.append(members)
-        self.buckets = tuple(buckets)
+        self.mesh = client_mesh(devices)
+        self.buckets: tuple[Bucket, ...] = share_out(tuple(buckets), self.mesh)
         self.padded_rows = sum(bucket.rows.weights.size for bucket in self.buckets)
 
     def gather(self, parts: Sequence[Any]) -> Any:
@@ -166,69 +168,3 @@ def _aligned(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     raw = np.zeros(size + 64, np.uint8)
     start = -raw.ctypes.data % 64
     return raw[start : start + size].view(dtype).reshape(shape)
-
-
-def block_size(bucket: Bucket, clients_at_once: int | str) -> int:
-    """How many of a bucket's clients go through their local steps together.
-
-    Automatic: as many as keep their data within a core's cache through all those steps, at least one.
-    """
-    clients = len(bucket.count)
-    if clients_at_once == "auto":
-        one = sum(leaf.nbytes for leaf in jax.tree.leaves(bucket.rows)) // clients
-        return int(min(clients, max(1, _CACHE_BYTES // max(one, 1))))
-    return min(clients, int(clients_at_once))
-
-
-def map_clients(function: Callable[..., Any], bucket: Bucket, *args: Any) -> Any:
-    """`function(bucket entry, args entry...)` for every client, in blocks; results are stacked."""
-    inputs = (bucket, *args)
-    return lax.map(lambda one: function(*one), inputs, batch_size=block_size(bucket, "auto"))
-
-
-def sum_clients(
-    function: Callable[[Any, Any], tuple[Any, Any]],
-    fixed: Any,
-    state: Any,
-    zero: Any,
-    block: int,
-    active: Any = None,
-) -> tuple[Any, Any]:
-    """Advance the states of the active clients and add up what they contribute.
-
-    Args:
-        function: `(fixed, state) -> (state, contribution)` over a block of clients stacked along the leading axis;
-            contributions keep that axis.
-        fixed: what does not change, leading axis K_b.
-        state: what does, leading axis K_b.
-        zero: a tree of zeros of the shape of one client's contribution.
-        block: clients per block.
-        active: flags of shape `(K_b,)`; the others' states stay as they are and they cost nothing. None means all.
-
-    Returns:
-        The new states, and the sum of the contributions.
-    """
-    clients = jax.tree.leaves(fixed)[0].shape[0]
-    if active is None:
-        order, count, blocks = jnp.arange(clients), clients, -(-clients // block)
-        if block == clients:
-            state, parts = function(fixed, state)
-            return state, jax.tree.map(lambda part: jnp.sum(part, axis=0), parts)
-    else:
-        order = jnp.argsort(~active, stable=True)
-        count = jnp.sum(active)
-        blocks = (count + block - 1) // block
-
-    def advance(number: Any, carry: tuple[Any, Any]) -> tuple[Any, Any]:
-        state, total = carry
-        slots = number * block + jnp.arange(block)
-        valid = slots < count
-        rows = order[jnp.minimum(slots, clients - 1)]
-        chosen = jax.tree.map(lambda leaf: leaf[rows], (fixed, state))
-        new, parts = function(*chosen)
-        target = jnp.where(valid, rows, clients)  # out of range: dropped
-        state = jax.tree.map(lambda old, leaf: old.at[target].set(leaf, mode="drop"), state, new)
-        parts = where(valid, parts, jax.tree.map(jnp.zeros_like, parts))
-        return state, jax.tree.map(lambda a, b: a + jnp.sum(b, axis=0, dtype=a.dtype), total, parts)
-
-    return lax.fori_loop(0, blocks, advance, (state, zero))

@@ -17,8 +17,10 @@ import numpy as np
 from jax import lax
 
 from fedual.arrays import precision, require_record
+from fedual.blocks import map_clients
 from fedual.clients import Clients
-from fedual.layout import Layout, map_clients
+from fedual.devices import on_devices
+from fedual.layout import Layout
 from fedual.local import Local
 from fedual.protocols import Loss, Regularizer
 from fedual.reference import Minimum, minimize
@@ -36,6 +38,8 @@ class Problem:
             numbers, which are divided by their sum.
         regularizer: from `fedual.prox`, applied to the global model; None for none.
         dtype: "float64" or "float32": the precision of all computation on this problem.
+        pad_rows: pad clients to at least this many rows, of weight zero. The numbers stay the same but for rounding,
+            and problems that become equal in shape share one compiled program: for many small ones.
 
     Raises:
         ValueError: data that do not suit the loss (the client is named), or weights that are not K positive numbers.
@@ -55,6 +59,7 @@ class Problem:
         weights: Literal["samples", "uniform"] | Any = "samples",
         regularizer: Regularizer | None = None,
         dtype: Literal["float64", "float32"] = "float64",
+        pad_rows: int = 0,
     ) -> None:
         if str(np.dtype(dtype)) not in ("float64", "float32"):
             raise ValueError(f"dtype = {dtype!r} must be 'float64' or 'float32'; sums in less lose the answer.")
@@ -64,6 +69,7 @@ class Problem:
         self.loss = loss
         self.clients = clients
         self.regularizer = regularizer
+        self.pad_rows = pad_rows
         self.dtype = str(np.dtype(dtype))
         self.sizes = clients.sizes
         self.weights = client_weights(weights, self.sizes, clients.names)
@@ -84,6 +90,7 @@ class Problem:
 
     def layout(self, groups: tuple[int, ...] | None = None, devices: int = 1, rows: int = 0) -> Layout:
         """The clients' data in buckets; the last layout asked for is kept."""
+        rows = max(rows, self.pad_rows)
         key = (groups, devices, rows)
         if self._layout is None or self._layout[0] != key:
             self._layout = None  # let go of the old copy before the new one is made
@@ -91,7 +98,6 @@ class Problem:
                 layout = Layout(
                     self._prepared, self.sizes, self.clients.names, self.weights, self.dtype, groups, devices, rows
                 )
-                layout.buckets = jax.device_put(layout.buckets)
             self._layout = (key, layout)
         return self._layout[1]
 
@@ -121,7 +127,7 @@ class Problem:
         with precision(self.dtype):
             points = layout.scatter(np.broadcast_to(thetas, shape))
             return layout.gather(
-                [_evaluate(what, self.loss, b, p) for b, p in zip(layout.buckets, points, strict=True)]
+                [_evaluate(what, layout.mesh, self.loss, b, p) for b, p in zip(layout.buckets, points, strict=True)]
             )
 
     def value(self, theta: Any) -> float:
@@ -147,7 +153,8 @@ class Problem:
         theta = self.vector(theta)
         layout = self._current()
         with precision(self.dtype):
-            return np.sum([np.asarray(_weighted_hessian(self.loss, b, theta)) for b in layout.buckets], axis=0)
+            parts = [np.asarray(_weighted_hessians(layout.mesh, self.loss, b, theta)) for b in layout.buckets]
+        return np.sum([np.sum(part, axis=0) for part in parts], axis=0)
 
     def smoothness(self) -> np.ndarray | None:
         """The loss's own bound L_k on the Lipschitz constant of every grad f_k, shape `(K,)`; None if it has none."""
@@ -210,7 +217,7 @@ class Problem:
         with precision(self.dtype):
             layout = self._current()
             hessians = layout.gather(
-                [_evaluate("hessian", self.loss, b, jnp.zeros((len(b.count), d))) for b in layout.buckets]
+                [_evaluate("hessian", layout.mesh, self.loss, b, np.zeros((len(b.count), d))) for b in layout.buckets]
             )
         solve = [np.linalg.inv(h + np.eye(d) / s) for h in hessians]
         # Given theta every client's minimizer is affine in it; the server's condition is then one linear system.
@@ -264,19 +271,24 @@ def _check_s(s: float) -> None:
         raise ValueError(f"s = {s} must be positive and finite.")
 
 
-@partial(jax.jit, static_argnums=0)
-def _evaluate(what: str, loss: Loss, bucket: Any, points: Any) -> Any:
+@partial(jax.jit, static_argnums=(0, 1))
+def _evaluate(what: str, mesh: Any, loss: Loss, bucket: Any, points: Any) -> Any:
     def one(entry: Any, point: Any) -> Any:
         if what == "smoothness":
             return loss.smoothness(entry.rows)
         return getattr(Local(loss, entry.rows, entry.count), what)(point)
 
-    return map_clients(one, bucket, points)
+    return on_devices(lambda share, points: map_clients(one, share, points), mesh)(bucket, points)
 
 
-@jax.jit
-def _weighted_hessian(loss: Loss, bucket: Any, theta: Any) -> Any:
-    def add(total: Any, entry: Any) -> tuple[Any, None]:
-        return total + entry.weight * loss.hessian(theta, entry.rows), None
+@partial(jax.jit, static_argnums=0)
+def _weighted_hessians(mesh: Any, loss: Loss, bucket: Any, theta: Any) -> Any:
+    """Every device's weighted sum over its clients, shape `(devices, d, d)`."""
 
-    return lax.scan(add, jnp.zeros((theta.size, theta.size), theta.dtype), bucket)[0]
+    def share_of(bucket: Any) -> Any:
+        def add(total: Any, entry: Any) -> tuple[Any, None]:
+            return total + entry.weight * loss.hessian(theta, entry.rows), None
+
+        return lax.scan(add, jnp.zeros((theta.size, theta.size), theta.dtype), bucket)[0][None]
+
+    return on_devices(share_of, mesh)(bucket)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
@@ -12,7 +13,8 @@ from jax import lax
 
 from fedual import formulas
 from fedual.arrays import precision
-from fedual.layout import map_clients
+from fedual.blocks import map_clients
+from fedual.devices import on_devices
 from fedual.problem import Problem
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ def local_smoothness(problem: Problem, theta: Any = None) -> np.ndarray:
         theta = problem.vector(problem.loss.start(problem.feature_shape) if theta is None else theta)
         layout = problem._current()
         with precision(problem.dtype):
-            known = SAFETY * layout.gather([_curvature(problem.loss, bucket, theta) for bucket in layout.buckets])
+            known = SAFETY * layout.gather([_curvature(layout.mesh, problem.loss, b, theta) for b in layout.buckets])
     bad = ~np.isfinite(known)
     if bad.any():
         k = int(np.argmax(bad))
@@ -215,8 +217,8 @@ def dissimilarity(problem: Problem, thetas: Any, kind: Literal["max", "mean_squa
     return math.sqrt(largest)
 
 
-@jax.jit
-def _curvature(loss: Any, bucket: Any, theta: Any) -> Any:
+@partial(jax.jit, static_argnums=0)
+def _curvature(mesh: Any, loss: Any, bucket: Any, theta: Any) -> Any:
     """The largest |eigenvalue| of every client's Hessian at theta, from below, by power iteration."""
     start = jax.random.normal(jax.random.key(0, impl="threefry2x32"), theta.shape, theta.dtype)
 
@@ -230,4 +232,4 @@ def _curvature(loss: Any, bucket: Any, theta: Any) -> Any:
 
         return jnp.linalg.norm(product(lax.fori_loop(0, _POWER_STEPS, step, start / jnp.linalg.norm(start))))
 
-    return map_clients(one, bucket)
+    return on_devices(lambda share: map_clients(one, share), mesh)(bucket)

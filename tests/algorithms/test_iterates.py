@@ -101,9 +101,10 @@ def test_fedpd_skips_as_fedadmm_does():
 
 
 def test_proxskip_follows_its_own_coin():
-    solutions = path(problem(), fd.ProxSkip(learning_rate=RATE, skip_probability=0.4), 8, seed=3)
+    solutions = path(problem(), fd.ProxSkip(learning_rate=RATE, skip_probability=0.4), 20, seed=3)
     silent = ~solutions[-1].history["communicated"]
-    assert 0 < silent.sum() < 8
+    # Only a skip between communications shows what h_k is: without one its mean, which is 0, is all that acts.
+    assert np.sum(silent[1:-1] & ~silent[:-2]) >= 3
     np.testing.assert_allclose(models(solutions), sites.proxskip(F, RATE, 0.4, silent), rtol=0, atol=1e-13)
     for solution in solutions:
         np.testing.assert_allclose(F.w @ sites.parts(solution, "control"), 0, atol=1e-14)
@@ -111,7 +112,7 @@ def test_proxskip_follows_its_own_coin():
 
 def test_proxskip_settles_its_rate_for_all_clients():
     f, algorithm = quadratics(), fd.ProxSkip(skip_probability=0.4)
-    solutions = path(problem(), algorithm, 8, seed=3)
+    solutions = path(problem(), algorithm, 20, seed=3)
     silent = ~solutions[-1].history["communicated"]
     expected = sites.proxskip(f, 1 / f.smoothness, 0.4, silent)
     np.testing.assert_allclose(models(solutions), expected, rtol=0, atol=1e-12)

@@ -28,17 +28,25 @@ def _clients(seed=0):
 CLIENTS = _clients()
 LOSS = fd.losses.logistic(l2=0.1)
 PROBLEM = fd.Problem(LOSS, CLIENTS)
-METHODS = {
-    "FedPD with Oracle II": fd.FedPD(fd.oracles.VarianceReduced(steps=4, batch_size=2, refresh=3), step_size=0.5),
-    "FedPD with Adam": fd.FedPD(fd.oracles.Optax(optax.adam(0.01), steps=3, keep=True), step_size=0.5),
-    "ADMM": fd.ADMM(step_size=1.0),
-    # Clients whose oracles carry states of different shapes.
-    "FedADMM": fd.FedADMM(
-        fd.oracles.PerClient(
-            {name: fd.oracles.VarianceReduced(steps=3, refresh=2) for name in "db"},
-            default=fd.oracles.GradientDescent(steps=2),
+ORACLE_II = fd.FedPD(fd.oracles.VarianceReduced(steps=4, batch_size=2, refresh=3), step_size=0.5)
+ADMM = fd.ADMM(fd.oracles.GradientDescent(steps=2), step_size=1.0)
+# Method, schedule, participation.
+CASES = {
+    "FedPD with Oracle II": (ORACLE_II, fd.schedules.Decay(8), None),
+    "FedPD, all automatic": (fd.FedPD(), fd.schedules.Adaptive(1e-3), None),
+    "FedPD with Adam": (fd.FedPD(fd.oracles.Optax(optax.adam(0.01), steps=3, keep=True)), fd.schedules.Skip(0.4), None),
+    "ADMM": (ADMM, None, None),
+    # Clients whose oracles carry states of different shapes, some of them absent.
+    "FedADMM": (
+        fd.FedADMM(
+            fd.oracles.PerClient(
+                {name: fd.oracles.VarianceReduced(steps=3, refresh=2) for name in "db"},
+                default=fd.oracles.GradientDescent(steps=2),
+            ),
+            step_size=0.5,
         ),
-        step_size=0.5,
+        fd.schedules.Skip(0.4),
+        fd.participation.Uniform(3),
     ),
 }
 
@@ -50,71 +58,61 @@ def assert_same(a, b, exactly=True):
         np.testing.assert_allclose(getattr(a, name), getattr(b, name), **tolerance)
     for column in set(a.history) - {"seconds"}:
         np.testing.assert_allclose(a.history[column], b.history[column], err_msg=column, **tolerance)
+    assert len(a.history["round"]) == 10
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", CASES)
 def test_five_and_five_rounds_are_ten(name, tmp_path):
-    method = METHODS[name]
-    schedule = None if name == "ADMM" else fd.schedules.Skip(0.4)
-    some = fd.participation.Uniform(3) if name == "FedADMM" else None
-    whole = fd.solve(PROBLEM, method, 10, schedule, some, seed=3)
-    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 5, schedule, some, seed=3))
-    restored = checkpoint.restore(tmp_path / "c", PROBLEM, method, schedule, some, seed=3)
+    method, *rules = CASES[name]
+    whole = fd.solve(PROBLEM, method, 10, *rules, seed=3)
+    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 5, *rules, seed=3))
+    restored = checkpoint.restore(tmp_path / "c", PROBLEM, method, *rules, seed=3)
     assert restored.same_layout
     assert "bit-identical" in restored.layout
     assert restored.solution.history.rounds == 5
-    assert_same(fd.solve(PROBLEM, method, 10, schedule, some, seed=3, state=restored.solution.state), whole)
-
-
-def test_decay_keeps_its_rounds_when_a_run_is_prolonged(tmp_path):
-    method, schedule = METHODS["FedPD with Oracle II"], fd.schedules.Decay(8)
-    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 3, schedule))
-    state = checkpoint.restore(tmp_path / "c", PROBLEM, method, schedule).solution.state
-    p = fd.solve(PROBLEM, method, 10, schedule, state=state).history["p"]
-    np.testing.assert_allclose(p, np.maximum(8 - np.arange(1, 11), 0) / 8)
+    assert_same(fd.solve(PROBLEM, method, 10, *rules, seed=3, state=restored.solution.state), whole)
+    if isinstance(rules[0], fd.schedules.Decay):  # T = 8 belongs to the schedule: prolonging a run does not stretch it
+        np.testing.assert_allclose(whole.history["p"], np.maximum(8 - np.arange(1, 11), 0) / 8)
 
 
 def test_another_layout_agrees_to_rounding_and_is_told(tmp_path):
-    method = METHODS["FedPD with Oracle II"]
-    whole = fd.solve(PROBLEM, method, 10, seed=3)
-    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, method, 5, seed=3))
-    restored = checkpoint.restore(tmp_path / "c", PROBLEM, method, seed=3, clients_at_once=2)
+    whole = fd.solve(PROBLEM, ORACLE_II, 10, seed=3)
+    checkpoint.save(tmp_path / "c", fd.solve(PROBLEM, ORACLE_II, 5, seed=3))
+    restored = checkpoint.restore(tmp_path / "c", PROBLEM, ORACLE_II, seed=3, clients_at_once=2)
     assert not restored.same_layout
     assert "not bit for bit" in restored.layout
     state = restored.solution.state
-    assert_same(fd.solve(PROBLEM, method, 10, seed=3, state=state, clients_at_once=2), whole, exactly=False)
+    assert_same(fd.solve(PROBLEM, ORACLE_II, 10, seed=3, state=state, clients_at_once=2), whole, exactly=False)
 
 
 def check_on_two_devices(path):
     """Runs in a process of its own, because the number of devices is settled when JAX starts."""
-    method = METHODS["FedPD with Oracle II"]
-    whole = fd.solve(PROBLEM, method, 10, seed=3)
-    moved = checkpoint.restore(path / "one", PROBLEM, method, seed=3)
+    whole = fd.solve(PROBLEM, ORACLE_II, 10, seed=3)
+    moved = checkpoint.restore(path / "one", PROBLEM, ORACLE_II, seed=3)
     assert not moved.same_layout
-    assert_same(fd.solve(PROBLEM, method, 10, seed=3, state=moved.solution.state), whole, exactly=False)
-    checkpoint.save(path / "two", fd.solve(PROBLEM, method, 5, seed=3))
-    restored = checkpoint.restore(path / "two", PROBLEM, method, seed=3)
+    assert_same(fd.solve(PROBLEM, ORACLE_II, 10, seed=3, state=moved.solution.state), whole, exactly=False)
+    checkpoint.save(path / "two", fd.solve(PROBLEM, ORACLE_II, 5, seed=3))
+    restored = checkpoint.restore(path / "two", PROBLEM, ORACLE_II, seed=3)
     assert restored.same_layout
-    assert_same(fd.solve(PROBLEM, method, 10, seed=3, state=restored.solution.state), whole)
+    assert_same(fd.solve(PROBLEM, ORACLE_II, 10, seed=3, state=restored.solution.state), whole)
 
 
 def test_another_device_count_agrees_to_rounding(tmp_path):
     """Five clients on two devices: one is filled up by a copy, which is no client and is not saved."""
-    method = METHODS["FedPD with Oracle II"]
-    checkpoint.save(tmp_path / "one", fd.solve(PROBLEM, method, 5, seed=3))
+    checkpoint.save(tmp_path / "one", fd.solve(PROBLEM, ORACLE_II, 5, seed=3))
     environment = os.environ | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     subprocess.run([sys.executable, __file__, str(tmp_path)], check=True, timeout=300, env=environment)
     assert checkpoint.saved_devices(tmp_path / "two") == 2
-    restored = checkpoint.restore(tmp_path / "two", PROBLEM, method, seed=3)
+    restored = checkpoint.restore(tmp_path / "two", PROBLEM, ORACLE_II, seed=3)
     assert not restored.same_layout
-    whole = fd.solve(PROBLEM, method, 10, seed=3)
-    assert_same(fd.solve(PROBLEM, method, 10, seed=3, state=restored.solution.state), whole, exactly=False)
+    whole = fd.solve(PROBLEM, ORACLE_II, 10, seed=3)
+    assert_same(fd.solve(PROBLEM, ORACLE_II, 10, seed=3, state=restored.solution.state), whole, exactly=False)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("checkpoint") / "c.safetensors"
-    checkpoint.save(path, fd.solve(PROBLEM, METHODS["ADMM"], 3, seed=3))
+    checkpoint.save(path, fd.solve(PROBLEM, ADMM, 3, seed=3))
     return path
 
 
@@ -139,7 +137,7 @@ def saved(tmp_path_factory):
     ],
 )
 def test_what_does_not_belong_is_refused_with_the_difference(saved, changed, message):
-    call = {"problem": PROBLEM, "algorithm": METHODS["ADMM"], "seed": 3} | changed
+    call = {"problem": PROBLEM, "algorithm": ADMM, "seed": 3} | changed
     with pytest.raises(ValueError, match=message):
         checkpoint.restore(saved, **call)
 
@@ -150,7 +148,7 @@ def test_one_changed_number_of_one_client_is_named(saved):
     features[3][17, 1] += 1e-9
     changed = fd.data.from_arrays(zip(features, CLIENTS.targets, strict=True), names=CLIENTS.names)
     with pytest.raises(ValueError, match="the rows of 1 of 5 clients have changed, 'b' first"):
-        checkpoint.restore(saved, fd.Problem(LOSS, changed), METHODS["ADMM"], seed=3)
+        checkpoint.restore(saved, fd.Problem(LOSS, changed), ADMM, seed=3)
 
 
 def test_other_versions_and_damage_are_refused(saved, tmp_path):
@@ -160,18 +158,18 @@ def test_other_versions_and_damage_are_refused(saved, tmp_path):
     other = tmp_path / "other"
     save_file(tensors, other, {"fedual": json.dumps(facts | {"version": "0.0.1"})})
     with pytest.raises(ValueError, match=r"written by fedual 0\.0\.1"):
-        checkpoint.restore(other, PROBLEM, METHODS["ADMM"], seed=3)
+        checkpoint.restore(other, PROBLEM, ADMM, seed=3)
     cut = tmp_path / "cut"
     cut.write_bytes(saved.read_bytes()[:-100])
     with pytest.raises(ValueError, match="is damaged"):
-        checkpoint.restore(cut, PROBLEM, METHODS["ADMM"], seed=3)
+        checkpoint.restore(cut, PROBLEM, ADMM, seed=3)
     with pytest.raises(FileNotFoundError, match="no such checkpoint"):
-        checkpoint.restore(tmp_path / "none", PROBLEM, METHODS["ADMM"], seed=3)
+        checkpoint.restore(tmp_path / "none", PROBLEM, ADMM, seed=3)
 
 
 def test_states_are_stored_in_the_users_order(saved):
     """The duals of `ADMM`, by their definition, from the file alone."""
-    solution = fd.solve(PROBLEM, METHODS["ADMM"], 3, seed=3)
+    solution = fd.solve(PROBLEM, ADMM, 3, seed=3)
     with safe_open(saved, "numpy") as file:
         np.testing.assert_array_equal(file.get_tensor("state/clients/0.dual"), solution.duals)
         np.testing.assert_array_equal(file.get_tensor("state/clients/0.model"), solution.thetas)

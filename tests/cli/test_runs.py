@@ -229,7 +229,7 @@ def test_a_kill_at_any_moment_loses_at_most_the_last_interval(experiment_file, t
     experiment_file.write_text(text)
     process = subprocess.Popen([sys.executable, __file__, str(experiment_file), str(out), "0"])
     deadline = time.monotonic() + 300
-    while not (out / "checkpoint.safetensors").exists() and time.monotonic() < deadline:
+    while not (out / "history.csv").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.3)
     process.kill()

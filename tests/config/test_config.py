@@ -56,6 +56,11 @@ def test_a_part_that_cannot_be_used_is_refused(kind, table, message):
         ({"data": {"source": "flights", "test_fraction": 1}}, r"test_fraction = 1 must be less than 1"),
         ({"data": {"source": "flights", "files": ["a.csv"]}}, r"exactly one of source, files and file"),
         ({"data": {"file": "a.csv"}}, r"file needs site"),
+        ({"data": {"source": "flights", "target": "late"}}, r"\[data\] target = 'late' does not apply"),
+        (
+            {"data": {"files": ["a.csv"], "schema": "s.toml", "target": "x"}},
+            r"target = 'x' does not apply beside schema",
+        ),
         ({"schedul": {"name": "Skip"}}, r"\[schedul\] is not a section. Did you mean 'schedule'\?"),
         ({"oracle": {"steps": 3}}, r"\[oracle\] needs name"),
         ({"stop": 5}, r"stop = 5 must be a section"),

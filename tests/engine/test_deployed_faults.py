@@ -164,6 +164,14 @@ def test_a_wrong_order_is_refused_by_name(change, message):
         federation.sites["north"].work(None, dataclasses.replace(orders["north"], **change))
 
 
+def test_a_folder_of_another_site_is_refused():
+    federation = Federation(problem(), fedpd, SKIP)
+    *_, state = stretches(federation, 1)
+    order = federation.coordinator.order(state, federation.coordinator.plan(state), "north")
+    with pytest.raises(Refused, match="'north': its folder holds the state of site 'south'"):
+        federation.sites["north"].work(federation.kept["south"], order)
+
+
 def test_data_that_changed_during_a_run_are_refused():
     federation = Federation(problem(), fedpd, SKIP)
     *_, state = stretches(federation, 1)

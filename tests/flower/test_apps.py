@@ -17,8 +17,10 @@ from safetensors.numpy import load_file
 import fedual as fd
 from fedual.engine.message import Refused
 from fedual.flower import client_app, server_app
+from fedual.flower.conduct import conduct
+from fedual.flower.plan import Plan
 from fedual.flower.records import from_records, to_records
-from fedual.flower.server import Plan, conduct
+from fedual.flower.store import SiteFolder, read_arrays, write_arrays
 from wires import Wires
 
 NAMES = ("north", "south", "west")
@@ -65,10 +67,9 @@ def test_a_run_over_flower_gives_the_simulation(tmp_path, named):
     assert (state.status, state.round) == ("round limit", 6)
     np.testing.assert_allclose(theta(tmp_path), expected.theta, atol=1e-12)
     for k, name in enumerate(NAMES):
-        (file,) = (tmp_path / "state" / name).glob("*/state.safetensors")
-        kept = load_file(file)
-        np.testing.assert_allclose(kept["done.client.model"][0], expected.thetas[k], atol=1e-12)
-        np.testing.assert_allclose(kept["done.client.dual"][0], expected.duals[k], atol=1e-12)
+        kept = SiteFolder(tmp_path / "state" / name).models(state.run)
+        np.testing.assert_allclose(kept[".client.model"][0], expected.thetas[k], atol=1e-12)
+        np.testing.assert_allclose(kept[".client.dual"][0], expected.duals[k], atol=1e-12)
     orders = [site for site, message in net.sent if from_records(message.content)[0] == "order"]
     assert len(orders) == 3 * (3 + 1)  # silent rounds send nothing; one farewell each
 
@@ -146,6 +147,42 @@ def test_without_its_quorum_a_run_stops_by_name_and_resumes(tmp_path):
     state = conduct(plan(tmp_path), wires(tmp_path), resume=True)
     assert state.round == 6
     np.testing.assert_allclose(theta(tmp_path), fd.solve(problem(), FEDPD, rounds=6).theta, atol=1e-12)
+
+
+def test_a_resumed_run_waits_for_its_quorum_only(tmp_path):
+    net = wires(tmp_path, FEDADMM, tamper=failing({3}, []))
+    with pytest.raises(TimeoutError):
+        conduct(plan(tmp_path, FEDADMM, timeout=1.0), net)
+    net = wires(tmp_path, FEDADMM)
+    net.offline = {"south"}
+    conduct(plan(tmp_path, FEDADMM, quorum=2, timeout=1.0, start_timeout=1.0), net, resume=True)
+    absent = fd.participation.Explicit([NAMES, NAMES, *[("north", "west")] * 4])
+    expected = fd.solve(problem(), FEDADMM, rounds=6, participation=absent)
+    np.testing.assert_allclose(theta(tmp_path), expected.theta, atol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", [FEDPD, FEDADMM])
+def test_a_site_leaves_where_the_server_remembers_nothing_of_it(tmp_path, algorithm):
+    conduct(plan(tmp_path, algorithm, rounds=2), wires(tmp_path, algorithm))
+    path = tmp_path / "run" / "server.safetensors"
+    facts, arrays = read_arrays(path)
+    write_arrays(path, facts.replace("round limit", "running"), arrays)  # as if it had been interrupted
+    two = Plan(algorithm, ("north", "west"), tmp_path / "run", rounds=200, timeout=60.0, start_timeout=60.0)
+    net = wires(tmp_path, algorithm)
+    if algorithm is FEDADMM:
+        with pytest.raises(Refused, match=r"sites \['south'\] cannot leave this run"):
+            conduct(two, net, resume=True)
+        return
+    conduct(two, net, resume=True)
+    pairs = [data(name) for name in ("north", "west")]
+    best = fd.Problem(LOSS, fd.data.from_arrays(pairs)).minimum().theta
+    np.testing.assert_allclose(theta(tmp_path), best, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["secure_aggregation", "differential_privacy"])
+def test_protection_that_does_not_exist_is_refused_by_name(name):
+    with pytest.raises(ValueError, match=f"{name} = True: this package has no {name.replace('_', ' ')}"):
+        server_app(FEDPD, NAMES, **{name: True})
 
 
 def test_sites_that_never_come_end_the_run_in_time(tmp_path):

@@ -89,8 +89,8 @@ class FedAvg(Averaging):
         theta_k <- Oracle_k(f_k, started at theta)
         theta   <- mean of theta_k
 
-    With more than one local step it keeps a bias on clients that differ; with one full gradient step it is gradient
-    descent.
+    Each round sends d numbers up and d down per participant. With more than one local step it keeps a bias on clients
+    that differ; with one full gradient step it is gradient descent.
 
     Args:
         oracle: minimizes f_k from theta; by default gradient steps with automatic rate and number.
@@ -118,8 +118,9 @@ class FedProx(Averaging):
         theta_k <- Oracle_k( f_k(x) + (mu/2) ||x - theta||^2, started at theta )
         theta   <- mean of theta_k
 
-    It has no dual, so that on clients that differ it keeps a bias for every mu > 0; the paper proves that it reaches a
-    neighborhood of a stationary point under bounded dissimilarity. With mu = 0 it is FedAvg.
+    Each round sends d numbers up and d down per participant. It has no dual, so that on clients that differ it keeps a
+    bias for every mu > 0; the paper proves that it reaches a neighborhood of a stationary point under bounded
+    dissimilarity. With mu = 0 it is FedAvg.
 
     Args:
         oracle: solves the local problem; by default gradient steps with automatic rate and number.
@@ -160,9 +161,9 @@ class FedOpt(Averaging):
         theta_k <- Oracle_k(f_k, started at theta)
         theta   <- Optimizer(theta, gradient = theta - mean of theta_k)
 
-    FedAdam, FedYogi, FedAdagrad and server momentum are `optax.adam`, `optax.yogi`, `optax.adagrad` and
-    `optax.sgd(rate, momentum)`; `optax.sgd(1.0)` is FedAvg. The bias of FedAvg stays: the pseudo-gradient vanishes
-    where FedAvg's does.
+    Each round sends d numbers up and d down per participant. FedAdam, FedYogi, FedAdagrad and server momentum are
+    `optax.adam`, `optax.yogi`, `optax.adagrad` and `optax.sgd(rate, momentum)`; `optax.sgd(1.0)` is FedAvg. The bias of
+    FedAvg stays: the pseudo-gradient vanishes where FedAvg's does.
 
     Args:
         oracle: minimizes f_k from theta; by default gradient steps with automatic rate and number.

@@ -37,6 +37,9 @@ class Client(NamedTuple):
 class PrimalDual(Algorithm):
     """What the methods with a penalty parameter s and a dual variable per client share."""
 
+    oracle: Any
+    step_size: Any
+
     composite = True
     partial = False
     why_not_partial = (

@@ -69,9 +69,10 @@ class FedADMM(RunningMean):
         communicate:  send the change of m_k; theta as above; anchor_k <- theta when the client next takes part
         skip:         anchor_k <- prox_{s r}(m_k); nothing is sent
 
-    With everyone present it is FedPD, and ADMM where no round is skipped. For convex problems, exact oracles and no
-    skip it converges for any s > 0; for smooth non-convex ones and small s its stationarity falls below epsilon in
-    O(1/epsilon) rounds. A constant p > 0 leaves a neighborhood, as for FedPD.
+    Each communicated round sends d numbers up and d down per participant; a skipped one nothing. With everyone present
+    it is FedPD, and ADMM where no round is skipped. For convex problems, exact oracles and no skip it converges for any
+    s > 0; for smooth non-convex ones and small s its stationarity falls below epsilon in O(1/epsilon) rounds. A
+    constant p > 0 leaves a neighborhood, as for FedPD.
 
     Args:
         oracle: solves the local problem; by default gradient steps with automatic rate and number.
@@ -127,8 +128,8 @@ class FedSplit(RunningMean):
         z_k <- z_k + 2(x - theta)
         theta <- prox_{s r}( sum over k of w_k z_k )
 
-    For smooth strongly convex f_k with exact oracles it converges linearly, fastest with s = 1/sqrt(mu L); the
-    multiplier of x_k = theta is (z_k - x_k)/s.
+    Each round sends d numbers up and d down per participant. For smooth strongly convex f_k with exact oracles it
+    converges linearly, fastest with s = 1/sqrt(mu L); the multiplier of x_k = theta is (z_k - x_k)/s.
 
     Args:
         oracle: solves the local problem; by default gradient steps with automatic rate and number.
@@ -186,8 +187,9 @@ class FedDR(RunningMean):
         x_k <- Oracle_k( f_k(x) + ||x - y_k||^2 / (2s), started at the last x_k )
         theta <- prox_{s r}( sum over k of w_k (2x_k - y_k) )
 
-    With a = 1 it is FedADMM with y_k = theta - s lambda_k. For smooth non-convex f_k, convex r and small s its
-    stationarity falls below epsilon in O(1/epsilon) rounds; the multiplier of x_k = theta is (x_k - y_k)/s.
+    Each round sends d numbers up and d down per participant. With a = 1 it is FedADMM with y_k = theta - s lambda_k.
+    For smooth non-convex f_k, convex r and small s its stationarity falls below epsilon in O(1/epsilon) rounds; the
+    multiplier of x_k = theta is (x_k - y_k)/s.
 
     Args:
         oracle: solves the local problem; by default gradient steps with automatic rate and number.

@@ -1,1 +1,1 @@
-"""Measurements that the documentation quotes, as plain functions."""
+"""Measurements that the documentation quotes, as plain functions that return their figures."""

@@ -22,8 +22,10 @@ from fedual.arrays import precision
 from fedual.checkpoint.identity import data_digests, describe_method, refuse_other_data, refuse_other_method
 from fedual.checkpoint.packing import pack, unpack
 from fedual.engine.bind import Bound, bind
-from fedual.engine.run import Views, device_count
+from fedual.engine.run import device_count
+from fedual.engine.runner import Views
 from fedual.engine.state import RunState, start_state
+from fedual.engine.stored import whole
 from fedual.files import replacing
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule
@@ -69,7 +71,7 @@ def save(path: str | Path, solution: Solution, digests: np.ndarray | None = None
         10
     """
     bound, state = solution.bound, solution.state
-    tensors = {f"state/{name}": array for name, array in pack(bound.layout, state.device)}
+    tensors = {f"state/{name}": array for name, array in pack(bound.layout, whole(bound, state))}
     tensors |= {f"history/{name}": state.history[name] for name in COLUMNS}
     tensors["data"] = data_digests(solution.problem.clients) if digests is None else digests
     facts = {

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedual import __version__
-from fedual.cli import compare, data, demo, look, report, run
+from fedual.cli import bench, compare, data, demo, deploy, look, report, run
 
 __all__ = ["app", "main"]
 
@@ -25,6 +25,8 @@ for command in (
     *(run.run, run.resume, compare.compare, look.plot, look.predict, report.report),
 ):
     app.command()(command)
+app.add_typer(deploy.app)
+app.add_typer(bench.app)
 
 
 def _version(asked: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,6 +14,11 @@ __all__ = ["datasets", "inspect", "new"]
 
 Target = Annotated[str | None, typer.Option(help="The column to predict; guessed if not given.")]
 Site = Annotated[str | None, typer.Option(help="The column that names each row's site, where a file holds several.")]
+Event = Annotated[
+    str | None, typer.Option(help="The column that tells an observed event (Cox's model); the target is then the time.")
+]
+Exposure = Annotated[str | None, typer.Option(help="The column of exposures, where the target counts something.")]
+Offset = Annotated[str | None, typer.Option(help="The column of offsets, in place of exposures.")]
 
 _EXPERIMENT = """\
 # Run it with:  fedual run {name} --out runs/{stem}
@@ -25,16 +30,13 @@ test_fraction = 0.2        # share of every client's rows held out for the metri
 
 [loss]
 {loss}
-intercept = true           # not penalized
 
 [algorithm]
 name = "FedPD"
 step_size = "auto"         # s > 0, or "auto"
 
 [oracle]                   # solves the local problem of every client
-name = "GradientDescent"
-steps = 20                 # local steps per round
-learning_rate = "auto"
+{oracle}
 
 [schedule]
 name = "Skip"
@@ -47,6 +49,13 @@ tolerance = 1e-10          # on the squared norm of the gradient
 [output]
 checkpoint_every = 50
 """
+
+
+_GRADIENT = """\
+name = "GradientDescent"
+steps = 20                 # local steps per round
+learning_rate = "auto\""""
+_NEWTON = 'name = "Newton"'  # needs no learning rate, which is unknown where the gradient has no Lipschitz constant
 
 
 def datasets() -> None:
@@ -69,13 +78,16 @@ def inspect(
     files: Annotated[list[Path], typer.Argument(help="One table per site, or one with --site.")],
     target: Target = None,
     site: Site = None,
+    event: Event = None,
+    exposure: Exposure = None,
+    offset: Offset = None,
     out: Annotated[Path | None, typer.Option(help="Write the schema here instead of showing it.")] = None,
 ) -> None:
     """Propose a schema: what each column means, and what is wrong with it at which site."""
     from fedual import tables
     from fedual.files import write_text
 
-    schema = tables.inspect_files([str(file) for file in files], target, site)
+    schema = tables.inspect_files([str(file) for file in files], target, site, event, exposure, offset)
     if out is None:
         typer.echo(schema.to_toml())
     else:
@@ -89,6 +101,9 @@ def new(
     ] = None,
     target: Target = None,
     site: Site = None,
+    event: Event = None,
+    exposure: Exposure = None,
+    offset: Offset = None,
     out: Annotated[Path, typer.Option(help="The experiment; the schema is written beside it.")] = Path(
         "experiment.toml"
     ),
@@ -100,10 +115,18 @@ def new(
     schema_file = out.with_name(f"{out.stem}.schema.toml")
     texts = {}
     if files:
-        data, loss, texts[schema_file] = _from_files(files, target, site, out.parent, schema_file)
+        from fedual import tables
+
+        paths = [str(file) for file in files]
+        schema = tables.inspect_files(paths, target, site, event, exposure, offset)
+        texts[schema_file] = schema.to_toml()
+        relative = [os.path.relpath(path, out.parent or ".") for path in paths]
+        data = _toml({"files": relative, "schema": schema_file.name})
+        loss, oracle = _model(schema, len(tables.prepare(paths, schema).transform.classes))
     else:
-        data, loss = 'source = "flights"', 'name = "logistic"\nl2 = 1e-3'
-    texts[out] = _EXPERIMENT.format(name=out, stem=out.stem, data=data, loss=loss)
+        data, oracle = 'source = "flights"', _GRADIENT
+        loss = _toml({"name": "logistic", "l2": 1e-3, "intercept": True})
+    texts[out] = _EXPERIMENT.format(name=out, stem=out.stem, data=data, loss=loss, oracle=oracle)
     for path in texts:
         if path.exists() and not force:
             raise FileExistsError(f"{path} exists and was not touched; name another with --out, or use --force.")
@@ -113,25 +136,19 @@ def new(
     typer.echo(f"Next: fedual run {out} --out runs/{out.stem}")
 
 
-def _from_files(
-    files: list[Path], target: str | None, site: str | None, folder: Path, schema_file: Path
-) -> tuple[str, str, str]:
-    """The entries of [data] and [loss], and the schema's text."""
+def _model(schema: Any, classes: int) -> tuple[str, str]:
+    """The entries of [loss] that suit a schema's target, and those of [oracle] that suit the loss."""
+    penalized = {"l2": 1e-3, "intercept": True}  # the intercept is not penalized
+    if schema.target.kind == "time":
+        return _toml({"name": "cox", "l2": 1e-3}), _NEWTON
+    if schema.offset is not None:
+        return _toml({"name": "poisson", **penalized, "offset": True}), _NEWTON
+    if classes > 2:
+        return _toml({"name": "softmax", "classes": classes, **penalized}), _GRADIENT
+    return _toml({"name": "logistic" if classes else "least_squares", **penalized}), _GRADIENT
+
+
+def _toml(table: dict[str, Any]) -> str:
     import tomli_w
 
-    from fedual import tables
-
-    paths = [str(file) for file in files]
-    schema = tables.inspect_files(paths, target, site)
-    classes = tables.prepare(paths, schema, intercept=False).transform.classes
-    entries = {
-        "files": [os.path.relpath(path, folder or ".") for path in paths],
-        "schema": schema_file.name,
-    }
-    if not classes:
-        loss = {"name": "least_squares", "l2": 1e-3}
-    elif len(classes) == 2:
-        loss = {"name": "logistic", "l2": 1e-3}
-    else:
-        loss = {"name": "softmax", "classes": len(classes), "l2": 1e-3}
-    return tomli_w.dumps(entries).rstrip(), tomli_w.dumps(loss).rstrip(), schema.to_toml()
+    return tomli_w.dumps(table).rstrip()

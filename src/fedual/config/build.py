@@ -11,9 +11,9 @@ from fedual.clients import Clients
 from fedual.config.parts import build_part, complete_part
 from fedual.config.sections import Config, DataSection
 from fedual.problem import Problem
-from fedual.protocols import Algorithm, Participation, Schedule
+from fedual.protocols import Algorithm, Loss, Participation, Regularizer, Schedule
 
-__all__ = ["Experiment", "build", "load_data"]
+__all__ = ["Experiment", "build", "build_method", "hold_out", "load_data"]
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,28 @@ def build(config: Config) -> Experiment:
         (90, Skip(probability=0.25))
     """
     # Everything that needs no data comes first: a misspelt setting should not wait for a large file.
-    loss = build_part("loss", config.loss)
-    regularizer = None if config.regularizer is None else build_part("regularizer", config.regularizer)
-    oracle = {} if config.oracle is None else {"oracle": build_part("oracle", config.oracle)}
-    algorithm = build_part("algorithm", config.algorithm, **oracle)
-    schedule = None if config.schedule is None else build_part("schedule", config.schedule)
-    participation = None if config.participation is None else build_part("participation", config.participation)
+    loss, regularizer, algorithm, schedule, participation = build_method(config)
     train, test, transform = load_data(config.data, config.run.seed)
     problem = Problem(loss, train, config.problem.weights, regularizer, config.problem.dtype)
     kinds = ("loss", "regularizer", "algorithm", "oracle", "schedule", "participation")
     parts = {kind: complete_part(kind, table) for kind in kinds if (table := getattr(config, kind)) is not None}
     return Experiment(config.model_copy(update=parts), problem, algorithm, schedule, participation, test, transform)
+
+
+def build_method(
+    config: Config,
+) -> tuple[Loss, Regularizer | None, Algorithm, Schedule | None, Participation | None]:
+    """The part of a configuration that needs no data.
+
+    Raises:
+        ValueError: a setting does not suit its class; named.
+    """
+    regularizer = None if config.regularizer is None else build_part("regularizer", config.regularizer)
+    oracle = {} if config.oracle is None else {"oracle": build_part("oracle", config.oracle)}
+    schedule = None if config.schedule is None else build_part("schedule", config.schedule)
+    participation = None if config.participation is None else build_part("participation", config.participation)
+    algorithm = build_part("algorithm", config.algorithm, **oracle)
+    return build_part("loss", config.loss), regularizer, algorithm, schedule, participation
 
 
 def load_data(section: DataSection, seed: int) -> tuple[Clients, Clients | None, Any]:
@@ -97,7 +108,7 @@ def _from_tables(section: DataSection, seed: int) -> tuple[Clients, Clients | No
     else:
         schema = tables.inspect_files(files, target=section.target, site=section.site)
     sites = tables.read_sites(files, schema.site)
-    parts = [_hold_out(site, schema, section.test_fraction, seed) for site in sites]
+    parts = [hold_out(site, schema, section.test_fraction, seed) for site in sites]
     transform = tables.Transform.fit(schema, [tables.summarize(train, schema) for train, _ in parts])
     # The intercept is the loss's affair, which leaves it unpenalized.
     train = transform.clients([train for train, _ in parts], intercept=False)
@@ -105,7 +116,7 @@ def _from_tables(section: DataSection, seed: int) -> tuple[Clients, Clients | No
     return train, transform.clients(held, intercept=False) if held else None, transform
 
 
-def _hold_out(site: Any, schema: Any, fraction: float, seed: int) -> tuple[Any, Any]:
+def hold_out(site: Any, schema: Any, fraction: float, seed: int) -> tuple[Any, Any]:
     """A site's rows with a target as training and test part; at least one training row remains."""
     from fedual.tables.cells import labelled
 

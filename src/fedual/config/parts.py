@@ -45,7 +45,9 @@ _VOCABULARY: dict[str, Any] = {
     "skip_probability": float,
     "rounds": _Count,
     "period": _Count,
+    "l1": _NotNegative,
     "l2": _NotNegative,
+    "strength": _NotNegative,
     "mu": _NotNegative,
 }
 _CALLABLE = re.compile(r"(typing\.|collections\.abc\.)?Callable\b")

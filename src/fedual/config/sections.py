@@ -56,6 +56,16 @@ class DataSection(_Section):
             raise ValueError(f"needs exactly one of source, files and file; given are {given or 'none of them'}")
         if self.file is not None and self.site is None and self.schema_ is None:
             raise ValueError("file needs site: the column that says whose row it is")
+        # A setting that would have no effect is refused: whoever wrote it expects one.
+        idle: tuple[str, ...] = ("path",)
+        beside = "files" if self.file is None else "file"
+        if self.source is not None:
+            idle, beside = ("site", "target", "schema_"), "source"
+        elif self.schema_ is not None:
+            idle, beside = ("path", "site", "target"), "schema"
+        for name in idle:
+            if getattr(self, name) is not None:
+                raise ValueError(f"{name.rstrip('_')} = {getattr(self, name)!r} does not apply beside {beside}")
         return self
 
     def located(self, folder: Path) -> Self:

@@ -24,7 +24,7 @@ __all__ = ["many_rounds", "run_chunk"]
 def run_chunk(
     data: Data, method: Method, state: Device, control: Control, *, capacity: int, mesh: Mesh | None
 ) -> tuple[Device, Row, Any, Any, Any]:
-    """Advance by at most `control.rounds` <= `capacity` rounds.
+    """Advance by at most `control.rounds` <= `capacity` rounds; a compact state by at most one stretch.
 
     Returns:
         The state; the rows, each leaf of shape `(capacity,)`; how many of them count; the stop code; the position of
@@ -63,8 +63,9 @@ def many_rounds(data: Data, method: Method, state: Device, control: Control, cap
     rows = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape), leaf.dtype), shapes)
 
     def go_on(carry: Any) -> Any:
-        _, _, done, code, _ = carry
-        return (done < control.rounds) & (code == RUNNING)
+        state, _, done, code, _ = carry
+        more = (done < control.rounds) & (code == RUNNING)
+        return more & ~(state.fresh & (done > 0)) if method.compact else more
 
     def one(carry: Any) -> Any:
         old, rows, done, _, _ = carry

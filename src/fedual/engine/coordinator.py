@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedual import tuning
-from fedual.arrays import name_words, precision, random_key, tree_bytes, wrap_key
-from fedual.engine.bind import first_step_size, rules
+from fedual.arrays import precision, random_key, tree_bytes
+from fedual.engine.bind import rules
+from fedual.engine.draws import Draws
+from fedual.engine.expected import Expected
 from fedual.engine.ledger import Figures, Ledger
-from fedual.engine.message import Order, Refused, Reply, check_arrays, pack
-from fedual.engine.round import COIN, PARTICIPATION, client_uniforms, uniform_number
+from fedual.engine.message import Order, Reply, pack, shapes
 from fedual.engine.server_state import ServerState, Stretch
-from fedual.engine.settings import shared_settings, with_settings
+from fedual.engine.settings import has_duals, settle, with_settings
 from fedual.problem import client_weights
 from fedual.protocols import Algorithm, Auto, Participation, Regularizer, Schedule, Work
 
@@ -77,7 +78,7 @@ class Coordinator:
             algorithm, schedule, participation, self.names, regularizer is not None
         )
         self.chances = dict(zip(self.names, np.nan_to_num(chances).tolist(), strict=True))
-        self.settings = _settled(algorithm, smoothness, self.weights)
+        self.settings = settle(algorithm, smoothness, self.weights)
         step_size = getattr(algorithm, "step_size", None)
         self.adapts = isinstance(step_size, Auto) or step_size == "auto"
         # The server runs no oracle.
@@ -87,15 +88,18 @@ class Coordinator:
         with precision(dtype):
             self.key = random_key(seed)
             self._message = jax.eval_shape(self._example, self.theta0)
-            words = [name_words(name) for name in self.names]
-            self._words = jnp.asarray(np.array(words, np.uint32))
+            self.draws = Draws(self.schedule, self.participation, self.names, self.key)
         told = self.schedule.never_skips and self.participation.everyone and self._tells(self.algorithm)
         self.duals = relative_tolerance is not None and not told
-        if self.duals and (regularizer is not None or not _has_duals(self.algorithm, self.theta0, dtype)):
+        if self.duals and (regularizer is not None or not has_duals(self.algorithm, self.theta0, dtype)):
             raise ValueError(
                 f"relative_tolerance: the residuals of {algorithm.name} with these settings cannot be known from "
                 "messages; use tolerance, or rounds alone."
             )
+        self.expected = Expected(
+            self.rows, self._message, self.theta0, self.tolerance is not None, self.duals, self.schedule.observes,
+            self.adapts,
+        )  # fmt: skip
 
     def _example(self, theta: Any) -> Any:
         work = Work(jnp.int32(1), jnp.asarray(1.0), jnp.zeros_like, jnp.asarray(1.0))
@@ -104,14 +108,17 @@ class Coordinator:
     def _tells(self, algorithm: Algorithm) -> bool:
         return algorithm.means(self.theta0, self.theta0, self.theta0) is not None
 
+    def message_bytes(self) -> int:
+        """Bytes of the method's message of one site."""
+        return tree_bytes(self._message)
+
     def payload(self) -> tuple[int, int]:
         """Bytes of the largest order and the largest reply of one site."""
         d = self.theta0.nbytes
         with precision(self.dtype):
             down = tree_bytes(jax.eval_shape(self.algorithm.first_broadcast, self.theta0))
-        up = tree_bytes(self._message)
-        extra = d * ((self.tolerance is not None) + self.duals)
-        return down * (1 + self.algorithm.answered) + 2 * d, up + extra
+        extra = d * ((self.tolerance is not None) + self.duals + self.schedule.observes)
+        return down * (1 + self.algorithm.answered) + 2 * d, self.message_bytes() + extra
 
     def start(self, run: str) -> ServerState:
         """The state before round 1."""
@@ -133,33 +140,8 @@ class Coordinator:
 
         Coins and participants are those of the simulator with the same seed and names.
         """
-        number, begun, p = state.stretch + 1, state.round + 1, []
-        first = begun
         with precision(self.dtype):
-            for now in range(begun, self.rounds + 1):
-                chance, silent = self._coin(state, now)
-                p.append(chance)
-                if silent:
-                    continue
-                active = self._draw(first, number - 1)
-                if active:
-                    return Stretch(number, first, now, active, tuple(p))
-                number, first = number + 1, now + 1
-        return None
-
-    def _coin(self, state: ServerState, number: int) -> tuple[float, bool]:
-        p = self.schedule.p(state.schedule, jnp.int32(number))
-        if self.schedule.never_skips:
-            return float(p), False
-        key = jax.random.fold_in(jax.random.fold_in(wrap_key(self.key), number), COIN)
-        return float(p), bool(uniform_number(key) < p)
-
-    def _draw(self, first: int, stretch: int) -> tuple[str, ...]:
-        if self.participation.everyone:
-            return self.names
-        key = jax.random.fold_in(jax.random.fold_in(wrap_key(self.key), first), PARTICIPATION)
-        flags = self.participation.draw(client_uniforms(key, self._words), jnp.int32(stretch))
-        return tuple(name for name, flag in zip(self.names, np.asarray(flags), strict=True) if flag)
+            return self.draws.next(state.round, state.stretch, state.schedule, self.rounds)
 
     def order(self, state: ServerState, stretch: Stretch, name: str) -> Order:
         """What a participant is to do."""
@@ -194,27 +176,7 @@ class Coordinator:
         Raises:
             Refused: the site and what is wrong with it are named.
         """
-        who = f"reply of site {reply.site!r}"
-        if reply.site not in stretch.active:
-            raise Refused("site", f"{who}: that site does not take part in stretch {stretch.number}.")
-        if reply.run != state.run:
-            raise Refused("run", f"{who}: for run {reply.run}; this is run {state.run}.")
-        if (reply.number, reply.first, reply.last) != stretch[:3]:
-            raise Refused("old", f"{who}: for stretch {reply.number}; stretch {stretch.number} is due. Dropped.")
-        if reply.rows != self.rows[reply.site]:
-            raise Refused("rows", f"{who}: counts {reply.rows} rows; it declared {self.rows[reply.site]}.")
-        for name in ("evaluations", "gap", "model_square", "dual_square"):
-            if not 0 <= getattr(reply, name) < np.inf:
-                raise Refused("number", f"{who}: {name} = {getattr(reply, name)}.")
-        vector = jax.ShapeDtypeStruct(self.theta0.shape, self.theta0.dtype)
-        check_arrays(pack_shapes(self._message), reply.message, f"{who}, message")
-        check_arrays({"": vector} if self.tolerance is not None else {}, reply.gradient, f"{who}, gradient")
-        square = jax.ShapeDtypeStruct((), self.theta0.dtype)
-        observed = {"gradient": vector, "square": square} if self.schedule.observes else {}
-        check_arrays(observed, reply.observed, f"{who}, observed")
-        if len(reply.moved) != 2 * self.adapts or not all(0 <= m < np.inf for m in reply.moved):
-            raise Refused("number", f"{who}: moved = {reply.moved}.")
-        check_arrays({"": vector} if self.duals else {}, reply.dual, f"{who}, dual")
+        self.expected.check(state.run, stretch, reply)
 
     def close(
         self, state: ServerState, stretch: Stretch, replies: Mapping[str, Reply], seconds: float = 0.0
@@ -295,7 +257,7 @@ class Coordinator:
         return self.schedule.communicated(self.schedule.observe(state.schedule, *means))
 
     def _unpacked(self, reply: Reply) -> Any:
-        names = list(pack_shapes(self._message))
+        names = list(shapes(self._message))
         return jax.tree.unflatten(jax.tree.structure(self._message), [reply.message[name] for name in names])
 
     def _evaluate(self, state: ServerState, replies: Mapping[str, Reply], weights: Any) -> tuple[Ledger, float]:
@@ -318,36 +280,3 @@ def _aggregate(algorithm: Any, regularizer: Any, server: Any, total: Any, weight
         return v if regularizer is None else regularizer.prox(v, scale)
 
     return algorithm.aggregate(server, total, weight, prox)
-
-
-def pack_shapes(tree: Any) -> dict[str, Any]:
-    """Like `pack`, for a tree of shapes."""
-    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _has_duals(algorithm: Algorithm, theta: np.ndarray, dtype: str) -> bool:
-    with precision(dtype):
-        return bool(np.isfinite(np.asarray(algorithm.dual(algorithm.init(jnp.asarray(theta))[1]))).all())
-
-
-def _settled(algorithm: Algorithm, smoothness: Sequence[float] | None, weights: np.ndarray) -> dict[str, float]:
-    """Numbers for the algorithm's shared settings at the start."""
-
-    def known(name: str) -> np.ndarray:
-        if smoothness is None:
-            raise ValueError(
-                f"{name} = 'auto' needs the smoothness constant L_k of every site, and not all of them tell it. Let "
-                f"every site consent to share it, or give {name} as a number"
-                + (" or as fedual.Auto(start=...)." if name == "step_size" else ".")
-            )
-        return np.asarray(smoothness)
-
-    settings: dict[str, float] = {}
-    for name in shared_settings(algorithm):
-        value = getattr(algorithm, name)
-        if name == "step_size" and (isinstance(value, Auto) or value == "auto"):
-            value = first_step_size(value, lambda: float(weights @ known("step_size")))
-        elif value == "auto":
-            value = 1 / float(known(name).max())
-        settings[name] = float(value)
-    return settings

@@ -31,7 +31,7 @@ class Figures(NamedTuple):
     stretch: Any
     replies: Mapping[str, Reply]
     weights: Mapping[str, float]
-    means: Callable[[Any], tuple[Any, Any]] | None
+    means: Callable[[Any], Any] | None
     s: float
     composite: bool
     orders: int
@@ -76,7 +76,7 @@ class Ledger:
         unknown = np.full_like(self.dual, np.nan)
         model, dual = (unknown, unknown) if f.means is None else map(np.asarray, f.means(self.dual))
         if duals:
-            dual = sum(f.weights[name] * duals[name] for name in duals)
+            dual = np.sum([f.weights[name] * duals[name] for name in duals], axis=0)
         residual = np.linalg.norm(model - self.model) / f.s if f.composite else np.linalg.norm(dual)
         weights = np.array([f.weights[name] for name in self.names])
         scales = np.maximum(self.scales, np.sqrt(weights @ scalars[:, 1:]))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, get_origin, get_type_hints
 import jax
 import numpy as np
 
-__all__ = ["Arrays", "Order", "Refused", "Reply", "check_arrays", "digest", "pack", "unpack"]
+__all__ = ["Arrays", "Order", "Refused", "Reply", "check_arrays", "digest", "pack", "shapes", "unpack"]
 
 Arrays = Mapping[str, np.ndarray]
 T = TypeVar("T", bound="Message")
@@ -45,6 +45,11 @@ def pack(tree: Any, prefix: str = "") -> dict[str, np.ndarray]:
     """
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {f"{prefix}{jax.tree_util.keystr(path)}": np.ascontiguousarray(leaf) for path, leaf in leaves}
+
+
+def shapes(tree: Any) -> dict[str, Any]:
+    """Like `pack`, for a tree of shapes and types."""
+    return {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def unpack(template: Any, arrays: Arrays, prefix: str = "", who: str = "the state", finite: bool = True) -> Any:

@@ -12,36 +12,16 @@ from jax import lax
 
 from fedual import tuning
 from fedual.arrays import record, squared_norm, where, wrap_key
+from fedual.blocks import pass_size, sum_clients
 from fedual.engine import watch
 from fedual.engine.bind import Method
-from fedual.engine.local_work import limits, work
-from fedual.engine.state import Device, duals
-from fedual.layout import map_clients, sum_clients
-from fedual.local import Local
-from fedual.protocols import Work
+from fedual.engine.keys import COIN, MINIBATCH, draw_active, uniform_number
+from fedual.engine.participants import Flags, all_clients
+from fedual.engine.state import Device
 
-__all__ = [
-    "COIN",
-    "GROWS",
-    "MINIBATCH",
-    "NOT_FINITE",
-    "PARTICIPATION",
-    "REACHED",
-    "RUNNING",
-    "STALLS",
-    "Control",
-    "Data",
-    "Row",
-    "Sums",
-    "all_clients",
-    "client_key",
-    "client_uniforms",
-    "one_round",
-    "uniform_number",
-]
+__all__ = ["GROWS", "NOT_FINITE", "REACHED", "RUNNING", "STALLS", "Control", "Data", "Row", "one_round"]
 
 RUNNING, REACHED, NOT_FINITE, GROWS, STALLS = range(5)
-COIN, PARTICIPATION, MINIBATCH = 0, 1, 2  # what the round's key is folded with
 
 
 @record
@@ -91,17 +71,6 @@ class Row(NamedTuple):
     gradient_evaluations: Any
 
 
-class Sums(NamedTuple):
-    """What a client contributes to sums over clients."""
-
-    message: Any
-    weight: Any
-    participants: Any
-    evaluations: Any
-    movement: Any  # for the rule for s, () where it is fixed
-    observed: Any  # grad f_k and its square at the received model, () where the schedule does not ask
-
-
 def _total(tree: Any, axis: str | None) -> Any:
     return tree if axis is None else lax.psum(tree, axis)
 
@@ -122,12 +91,8 @@ def one_round(
     silent = jnp.asarray(False)
     if not method.schedule.never_skips:
         silent = uniform_number(jax.random.fold_in(key, COIN)) < p
-    active = state.active
-    if not method.participation.everyone:
-        uniform = client_uniforms(jax.random.fold_in(key, PARTICIPATION), data.words)
-        active = jnp.where(state.fresh, method.participation.draw(uniform, state.stretch), active)
-
-    flags = method.adapts, method.schedule.observes
+    active = draw_active(method, state, data.words)
+    flags = Flags(method.adapts, method.schedule.observes, method.compact)
     step = partial(all_clients, flags, algorithm, prox, silent, state, jax.random.fold_in(key, MINIBATCH))
     buckets = [
         step(data.loss, b, o, limit, chance, block, c, y, r, None if method.participation.everyone else active)
@@ -155,10 +120,10 @@ def one_round(
         schedule = where(communicated, method.schedule.communicated(schedule), schedule)
     if algorithm.answered:
         hear = jax.vmap(partial(algorithm.answer, broadcast=broadcast))
-        clients = tuple(
-            where(communicated & active[b.index], hear(c), c) for b, c in zip(data.buckets, clients, strict=True)
-        )
-    primal, dual, scales, mean = _residuals(data, algorithm, state, clients, records, axis)
+        held = (_held(method, active[b.index], c) for b, c in zip(data.buckets, clients, strict=True))
+        clients = tuple(where(communicated & h, hear(c), c) for h, c in zip(held, clients, strict=True))
+    mean, dual_mean = state.mean + sums.model_change, state.dual + sums.dual_change
+    primal, dual, scales = _residuals(data, state, records, mean, dual_mean, axis)
     scales = jax.tree.map(jnp.maximum, scales, state.scales)
     theta = algorithm.theta(server)
     objective, stationarity = lax.cond(
@@ -192,120 +157,30 @@ def one_round(
     new = dataclasses.replace(
         state, round=number, stretch=state.stretch + ~silent, fresh=~silent, active=active, server=server,
         broadcast=broadcast, clients=clients, carries=carries, records=records, schedule=schedule,
-        step_size=step_size, tuner=tuner, mean=mean, scales=scales, watch=seen,
+        step_size=step_size, tuner=tuner, mean=mean, dual=dual_mean, scales=scales, watch=seen,
     )  # fmt: skip
     return new, row, code, bad
 
 
-def client_uniforms(key: jax.Array, words: jax.Array) -> jax.Array:
-    """One uniform number per client, shape `(K,)`, from the round and the client's name alone."""
-    return jax.vmap(lambda w: uniform_number(client_key(key, w)))(words)
+def _held(method: Method, active: Any, clients: Any) -> Any:
+    """Which of a bucket's states, shape of their leading axis, belong to participants."""
+    if not method.compact:
+        return active
+    return jnp.arange(jax.tree.leaves(clients)[0].shape[0]) < jnp.sum(active)
 
 
-def uniform_number(key: jax.Array) -> jax.Array:
-    """In 32 bits whatever the problem's precision, so that both precisions draw the same."""
-    return jax.random.uniform(key, dtype=jnp.float32)
-
-
-def client_key(key: jax.Array, words: jax.Array) -> jax.Array:
-    return jax.random.fold_in(jax.random.fold_in(key, words[0]), words[1])
-
-
-def all_clients(
-    flags: tuple[bool, bool], algorithm: Any, prox: Any, silent: Any, state: Device, key: jax.Array, loss: Any,
-    bucket: Any, oracle: Any, limit: Any, chance: Any, block: int,
-    clients: Any, carries: Any, records: Any, active: Any,
-) -> tuple[Any, Any, Any, Sums]:  # fmt: skip
-    """All of a bucket's participants through one round.
-
-    Args:
-        flags: whether the rule for s and the schedule want to know how the clients moved, and their gradients.
-        state: of which only `broadcast`, `fresh` and `step_size` matter.
-    """
-    adapts, observes = flags
-
-    def begin(client: Any, record: Any) -> tuple[Any, Any]:
-        ratio = algorithm.step_size / record.step_size if hasattr(algorithm, "step_size") else 1.0
-        received = algorithm.receive(algorithm.rescale(client, ratio), state.broadcast)
-        client = where(state.fresh, received, client)
-        return client, algorithm.subproblem(client)
-
-    def end(
-        entry: Any, local: Any, o: Any, chance: Any, before: Any, observed: Any, client: Any, subproblem: Any,
-        record: Any, x: Any, steps: Any, spent: Any,
-    ) -> Any:  # fmt: skip
-        rate = o.rate(subproblem) if hasattr(o, "rate") else jnp.nan
-        new, message = algorithm.update(client, x, Work(steps, rate, local.gradient, chance))
-        spent += algorithm.gradients * entry.count
-        gap = squared_norm(x - client.anchor)
-        done = algorithm.sent(new, message)
-        if algorithm.silent:
-            done = where(silent, algorithm.skip(new, message, prox), done)
-        finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves((x, message))))
-        moved: Any = ()
-        if adapts:
-            moved = tuning.movement(entry.weight, record.visits, before, (new.model, algorithm.dual(new)))
-        record = record._replace(visits=record.visits + 1, gap=gap, step_size=state.step_size, finite=finite)
-        sums = Sums(
-            jax.tree.map(lambda leaf: entry.weight * leaf, message),
-            entry.weight,
-            entry.real.astype(jnp.int32),
-            jnp.where(entry.real, spent, 0).astype(x.dtype),
-            moved,
-            jax.tree.map(lambda leaf: entry.weight * leaf, observed),
-        )
-        return done, record, sums
-
-    def advance(fixed: Any, changing: Any) -> Any:
-        (entry, o, given, odds), (client, carry, record) = fixed, changing
-        before = (client.model, duals(algorithm, client, record)) if adapts else ()
-        client, subproblem = jax.vmap(begin)(client, record)
-        local = jax.vmap(lambda e: Local(loss, e.rows, e.count))(entry)
-        keys = jax.vmap(partial(client_key, key))(entry.words)
-        limit = limits(o, subproblem, given)
-        x, kept, spent = work(o, local, subproblem, carry, record.visits, limit, keys)
-        observed: Any = ()
-        if observes:
-            observed = _observe(local, client.anchor, state.fresh)
-            spent += jnp.where(state.fresh, entry.count, 0)
-        steps = jnp.broadcast_to(getattr(o, "steps", 0), spent.shape) if limit is None else limit
-        client, record, sums = jax.vmap(end)(
-            entry, local, o, odds, before, observed, client, subproblem, record, x, steps, spent
-        )
-        return (client, kept if o.carries else (), record), sums
-
-    fixed, changing = (bucket, oracle, limit, chance), (clients, carries, records)
-    one = jax.tree.map(lambda leaf: leaf[:1], (fixed, changing))
-    shapes = jax.eval_shape(advance, *one)[1]
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape[1:], leaf.dtype), shapes)
-    chosen = None if active is None else active[bucket.index]
-    (clients, carries, records), sums = sum_clients(advance, fixed, changing, zero, block, chosen)
-    return clients, carries, records, sums
-
-
-def _observe(local: Any, received: Any, fresh: Any) -> tuple[Any, Any]:
-    """grad f_k and ||grad f_k||^2 at the model received, in the first round of a stretch; zeros in the others."""
-    gradient = lax.cond(
-        fresh, lambda: jax.vmap(lambda f, x: f.gradient(x))(local, received), lambda: jnp.zeros_like(received)
-    )
-    return gradient, jnp.sum(gradient**2, axis=1)
-
-
-def _residuals(data: Data, algorithm: Any, state: Device, clients: Any, records: Any, axis: str | None) -> Any:
-    """Primal and dual residual, the scales that make them unit-free, and sum w_k theta_k."""
-
-    def moments(bucket: Any, client: Any, record: Any) -> Any:
-        dual, w = duals(algorithm, client, record), bucket.weight
-        squares = jnp.sum(client.model**2, axis=1), jnp.sum(dual**2, axis=1)
-        return w @ record.gap, w @ client.model, w @ dual, w @ squares[0], w @ squares[1]
-
-    parts = [moments(*part) for part in zip(data.buckets, clients, records, strict=True)]
-    gap, mean, dual_mean, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
+def _residuals(data: Data, state: Device, records: Any, mean: Any, dual_mean: Any, axis: str | None) -> Any:
+    """Primal and dual residual, and the scales that make them unit-free."""
+    parts = [
+        (bucket.weight @ kept.gap, bucket.weight @ kept.model_square, bucket.weight @ kept.dual_square)
+        for bucket, kept in zip(data.buckets, records, strict=True)
+    ]
+    gap, model_square, dual_square = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         dual = jnp.linalg.norm(dual_mean)
     else:
         dual = jnp.linalg.norm(mean - state.mean) / state.step_size
-    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square)), mean
+    return jnp.sqrt(gap), dual, (jnp.sqrt(model_square), jnp.sqrt(dual_square))
 
 
 def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, Any]:
@@ -315,7 +190,12 @@ def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, An
         value, gradient = data.loss.value(theta, entry.rows), data.loss.gradient(theta, entry.rows)
         return entry.weight * value, entry.weight * gradient
 
-    parts = [jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), map_clients(one, bucket)) for bucket in data.buckets]
+    zero = jnp.zeros((), theta.dtype), jnp.zeros_like(theta)
+    parts = [
+        sum_clients(lambda b, _: (((), ()), jax.vmap(one)(b)), bucket, ((), ()), zero,
+                    pass_size(bucket, theta.size * theta.dtype.itemsize))[1]
+        for bucket in data.buckets
+    ]  # fmt: skip
     value, gradient = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         return value, squared_norm(gradient)

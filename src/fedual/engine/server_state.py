@@ -91,11 +91,19 @@ def load_state(start: ServerState, facts: str, arrays: Arrays) -> ServerState:
         start: the state before round 1 of the same method and sites.
 
     Raises:
-        Refused: the arrays are those of another method.
+        Refused: the arrays are those of another method, or sites differ. Sites may leave where the server's state is
+            the model alone; the others' weights then sum to 1 among themselves.
     """
     values = json.loads(facts)
-    if tuple(values["names"]) != start.ledger.names:
-        raise Refused("site", f"the saved run has the sites {values['names']}; this one {list(start.ledger.names)}.")
+    names, gone = list(start.ledger.names), [name for name in values["names"] if name not in start.ledger.names]
+    if [name for name in values["names"] if name not in gone] != names:
+        raise Refused("site", f"the saved run has the sites {values['names']}; this one {names}.")
+    if gone and len(jax.tree.leaves(start.server)) > 1:
+        raise Refused(
+            "site",
+            f"sites {gone} cannot leave this run: the server's state remembers what they sent. Start a new run without "
+            "them, with the present model for theta0.",
+        )
 
     def tree(template: Any, prefix: str) -> Any:
         with precision(start.ledger.model.dtype):
@@ -103,13 +111,14 @@ def load_state(start: ServerState, facts: str, arrays: Arrays) -> ServerState:
 
     ledger = Ledger(
         history=History({name: arrays[f"history/{name}"] for name in COLUMNS}),
-        scalars=arrays["scalars"],
+        scalars=arrays["scalars"][[values["names"].index(name) for name in names]],
         names=start.ledger.names,
-        model=arrays["model"],
-        dual=arrays["mean dual"],
+        model=np.full_like(arrays["model"], np.nan) if gone else arrays["model"],
+        dual=np.full_like(arrays["mean dual"], np.nan) if gone else arrays["mean dual"],
         scales=arrays["scales"],
         duals={name.removeprefix("dual/"): array for name, array in arrays.items() if name.startswith("dual/")},
     )
+    values["accepted"] = {name: values["accepted"][name] for name in names}
     return dataclasses.replace(
         start,
         **{name: values[name] for name in _PLAIN},

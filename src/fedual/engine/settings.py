@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import jax.numpy as jnp
 import numpy as np
 
+from fedual.arrays import precision
+from fedual.engine.automatic import first_step_size
 from fedual.engine.message import Refused
 from fedual.oracles import PerClient
-from fedual.protocols import Algorithm
+from fedual.protocols import Algorithm, Auto
 
-__all__ = ["own_part", "shared_settings", "with_settings"]
+__all__ = ["has_duals", "own_part", "settle", "shared_settings", "with_settings"]
 
 
 def shared_settings(algorithm: Algorithm) -> tuple[str, ...]:
@@ -48,3 +51,40 @@ def own_part(algorithm: Algorithm, name: str, names: tuple[str, ...]) -> Algorit
         and np.shape(value) == (len(names),)
     }
     return dataclasses.replace(algorithm, oracle=dataclasses.replace(oracle, **changes))
+
+
+def settle(algorithm: Algorithm, smoothness: Sequence[float] | None, weights: np.ndarray) -> dict[str, float]:
+    """Numbers for the algorithm's shared settings at the start.
+
+    Args:
+        smoothness: L_k of every site; None if not all are known.
+        weights: w_k.
+
+    Raises:
+        ValueError: a setting is "auto" and needs what is not known.
+    """
+
+    def known(name: str) -> np.ndarray:
+        if smoothness is None:
+            raise ValueError(
+                f"{name} = 'auto' needs the smoothness constant L_k of every site, and not all of them tell it. Let "
+                f"every site consent to share it, or give {name} as a number"
+                + (" or as fedual.Auto(start=...)." if name == "step_size" else ".")
+            )
+        return np.asarray(smoothness)
+
+    settings: dict[str, float] = {}
+    for name in shared_settings(algorithm):
+        value = getattr(algorithm, name)
+        if name == "step_size" and (isinstance(value, Auto) or value == "auto"):
+            value = first_step_size(value, lambda: float(weights @ known("step_size")))
+        elif value == "auto":
+            value = 1 / float(known(name).max())
+        settings[name] = float(value)
+    return settings
+
+
+def has_duals(algorithm: Algorithm, theta: np.ndarray, dtype: str) -> bool:
+    """Whether the method has dual variables."""
+    with precision(dtype):
+        return bool(np.isfinite(np.asarray(algorithm.dual(algorithm.init(jnp.asarray(theta))[1]))).all())

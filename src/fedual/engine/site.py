@@ -11,28 +11,19 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedual import theory
-from fedual.arrays import precision, wrap_key
+from fedual.arrays import precision
 from fedual.engine.bind import Bound, bind
 from fedual.engine.message import Arrays, Order, Refused, Reply, digest, pack, unpack
-from fedual.engine.round import MINIBATCH, Sums, all_clients
+from fedual.engine.participants import Flags, Sums
 from fedual.engine.settings import own_part, with_settings
 from fedual.engine.state import duals, start_state
-from fedual.local import Local
+from fedual.engine.stretch import Point, evaluate, run_stretch
 from fedual.problem import Problem
 from fedual.protocols import Algorithm
 
-__all__ = ["Site", "SiteState"]
-
-
-class Point(NamedTuple):
-    """Everything that a stretch changes: the state of the client, its oracle's carry, the driver's record."""
-
-    client: Any
-    carry: Any
-    record: Any
+__all__ = ["Site", "SiteState", "Stored"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,15 +51,16 @@ class SiteState:
     reply: Reply
 
 
+class Stored(NamedTuple):
+    """A `SiteState` as JSON and arrays by name."""
+
+    facts: str
+    base: Arrays
+    done: Arrays
+    reply: Arrays
+
+
 _PLAIN = ("run", "number", "accepted", "order", "data", "started")
-
-
-class _Now(NamedTuple):
-    """What `all_clients` needs of a run's state."""
-
-    broadcast: Any
-    fresh: Any
-    step_size: Any
 
 
 class Site:
@@ -155,6 +147,8 @@ class Site:
             return
         if state.run != order.run:
             raise Refused("run", f"{me} holds state of run {state.run}; the order is for run {order.run}.")
+        if state.reply.site != self.name:
+            raise Refused("site", f"{me}: its folder holds the state of site {state.reply.site!r}; give each its own.")
         if state.data != self.data:
             raise Refused("data", f"{me}: the data have changed since the run began. Restore them or start a new run.")
         if order.number < state.number or order.number <= order.accepted:
@@ -201,8 +195,8 @@ class Site:
     def _stretch(self, bound: Bound, base: Point, broadcast: Any, order: Order) -> tuple[Point, Sums]:
         method = bound.method
         dtype = self.problem.dtype
-        done, sums, observed = _run_stretch(
-            (order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
+        done, sums, observed = run_stretch(
+            Flags(order.adapts, order.observes), self.problem.loss, self.problem.regularizer,
             with_settings(method.algorithm, order.settings),
             method.oracles[0], method.limits[0], np.full(1, order.chance, dtype), bound.layout.buckets[0], base,
             jax.tree.map(jnp.asarray, broadcast), np.asarray(order.key, np.uint32),
@@ -220,7 +214,7 @@ class Site:
         lam = np.nan_to_num(np.asarray(duals(bound.method.algorithm, done.client, done.record)[0]))
         if order.evaluate:
             theta = self._read(bound, order.theta or order.broadcast, "theta")
-            loss, slope = _evaluate(self.problem.loss, bound.layout.buckets[0], jnp.asarray(theta))
+            loss, slope = evaluate(self.problem.loss, bound.layout.buckets[0], jnp.asarray(theta))
             value, gradient = float(loss), {"": np.asarray(slope)}
         if order.observes and sums.observed:
             observed = dict(zip(("gradient", "square"), (np.asarray(o) for o in sums.observed), strict=True))
@@ -235,69 +229,24 @@ class Site:
             gradient=gradient, dual=dual,
         )  # fmt: skip
 
-    def save(self, state: SiteState) -> tuple[str, dict[str, np.ndarray]]:
+    def save(self, state: SiteState) -> Stored:
         """A state as JSON and named arrays."""
         facts, reply = state.reply.parts()
-        arrays = pack(state.base, "base") | pack(state.done, "done")
-        arrays |= {f"reply/{name}": array for name, array in reply.items()}
-        return json.dumps({name: getattr(state, name) for name in _PLAIN} | {"reply": facts}), arrays
+        plain = {name: getattr(state, name) for name in _PLAIN}
+        return Stored(json.dumps(plain | {"reply": facts}), pack(state.base), pack(state.done), reply)
 
-    def load(self, facts: str, arrays: Arrays) -> SiteState:
+    def load(self, stored: Stored) -> SiteState:
         """The inverse of `save`.
 
         Raises:
             Refused: the state does not fit this site's problem and method.
         """
         with precision(self.problem.dtype):
-            values = json.loads(facts)
+            values = json.loads(stored.facts)
             start = partial(self._start, self._bind(values["started"]))
             template = jax.eval_shape(start, np.zeros(self.problem.dimension, self.problem.dtype))
             who = f"stored state of site {self.name!r}"
-            base, done = (
-                jax.tree.map(jnp.asarray, unpack(template, arrays, name, who, finite=False))
-                for name in ("base", "done")
-            )
-        reply = {name.removeprefix("reply/"): a for name, a in arrays.items() if name.startswith("reply/")}
+            # As NumPy arrays: making them JAX's would compile a transfer for every shape.
+            base, done = (unpack(template, arrays, who=who, finite=False) for arrays in (stored.base, stored.done))
         plain = {name: values[name] for name in _PLAIN}
-        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], reply))
-
-
-@partial(jax.jit, static_argnums=0)
-def _run_stretch(
-    flags: tuple[bool, bool], loss: Any, regularizer: Any, algorithm: Any, oracle: Any, limit: Any, chance: Any,
-    bucket: Any, base: Point, broadcast: Any, key: Any, step_size: Any, first: Any, last: Any,
-) -> tuple[Point, Sums, Any]:  # fmt: skip
-    """Rounds first..last, all but the last silent.
-
-    Returns:
-        Where the client is then; what it contributes in the last round, with the gradients that all rounds took; and
-        what it observed in the first.
-    """
-
-    def prox(v: Any, scale: Any) -> Any:
-        return v if regularizer is None else regularizer.prox(v, scale)
-
-    def one(number: Any, point: Point) -> tuple[Point, Sums]:
-        now = _Now(broadcast, number == first, step_size)
-        round_key = jax.random.fold_in(jax.random.fold_in(wrap_key(key), number), MINIBATCH)
-        *parts, sums = all_clients(
-            flags, algorithm, prox, number < last, now, round_key, loss, bucket, oracle, limit, chance, 1, *point, None
-        )
-        return Point(*parts), sums
-
-    def further(number: Any, carry: Any) -> Any:
-        point, before, observed = carry
-        point, sums = one(number, point)
-        observed = jax.tree.map(jnp.add, observed, sums.observed)  # zero but in the first round
-        return point, sums._replace(evaluations=before.evaluations + sums.evaluations), observed
-
-    _, shapes = jax.eval_shape(one, first, base)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    return lax.fori_loop(first, last + 1, further, (base, zeros, zeros.observed))
-
-
-@jax.jit
-def _evaluate(loss: Any, bucket: Any, theta: Any) -> tuple[Any, Any]:
-    entry = jax.tree.map(lambda leaf: leaf[0], bucket)
-    local = Local(loss, entry.rows, entry.count)
-    return local.value(theta), local.gradient(theta)
+        return SiteState(**plain, base=base, done=done, reply=Reply.from_parts(values["reply"], stored.reply))

@@ -16,7 +16,7 @@ import numpy as np
 from fedual.arrays import precision
 from fedual.engine.bind import bind
 from fedual.engine.chunk import many_rounds
-from fedual.engine.run import Run
+from fedual.engine.runner import Run
 from fedual.engine.state import RunState, start_state
 from fedual.problem import Problem
 from fedual.protocols import Algorithm, Participation, Schedule

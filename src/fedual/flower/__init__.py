@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedual.flower.client import client_app
+    from fedual.flower.deploy import certificates, init, local, resume
+    from fedual.flower.leaving import audit
     from fedual.flower.server import server_app
 
-__all__ = ["client_app", "server_app"]
+__all__ = ["audit", "certificates", "client_app", "init", "local", "resume", "server_app"]
 
-_HOMES = {"client_app": "client", "server_app": "server"}
+_HOMES = {
+    "audit": "leaving",
+    "certificates": "deploy",
+    "client_app": "client",
+    "init": "deploy",
+    "local": "deploy",
+    "resume": "deploy",
+    "server_app": "server",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -126,7 +126,7 @@ class Desk:
                 "rows",
                 f"site {self.name!r} has {rows} rows, fewer than its minimum of {self.minimum_rows}: it stays out.",
             )
-        problem = Problem(self.loss, clients, "uniform", self.regularizer, self.dtype)
+        problem = Problem(self.loss, clients, "uniform", self.regularizer, self.dtype)  # type: ignore[arg-type]
         return Site(problem, self.algorithm, self.sites)
 
 
@@ -203,7 +203,7 @@ def _keep_compiled(folder: Path) -> None:
 
     This process is Flower's and ends with the message, so that JAX's settings are nobody else's.
     """
-    if jax.config.jax_compilation_cache_dir is None:
+    if jax.config.jax_compilation_cache_dir is None:  # type: ignore[attr-defined]
         jax.config.update("jax_compilation_cache_dir", str(folder.resolve()))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import json
 import signal
 import socket
 import subprocess
@@ -16,29 +16,11 @@ from typing import Any, Self
 
 import tomli_w
 
-from fedual.flower.certificates import make_certificates, make_site_key
+from fedual.flower.join import node_options
+from fedual.flower.keys import make_certificates, make_site_key
+from fedual.flower.programs import end_all, flower_environment, program
 
-__all__ = ["Loopback", "flower_environment", "program"]
-
-
-def program(name: str) -> str:
-    """A Flower program of this environment.
-
-    Raises:
-        FileNotFoundError: Flower is not installed here.
-    """
-    path = Path(sys.executable).parent / name
-    if not path.exists():
-        raise FileNotFoundError(f"{path} is missing: pip install 'fedual[flower]' into this environment.")
-    return str(path)
-
-
-def flower_environment(home: Path) -> dict[str, str]:
-    """The environment for Flower's programs: a home of their own, nothing reported to anybody."""
-    quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "FLWR_HOME": str(home)}
-    # This interpreter's programs first: Flower starts further ones by name.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return {**os.environ, **quiet, "PATH": path}
+__all__ = ["Loopback"]
 
 
 class Loopback:
@@ -83,35 +65,29 @@ class Loopback:
         self.stop()
 
     def start_link(self) -> None:
-        """Start the SuperLink, and make the sites' keys known to it."""
-        keys = self.folder / "keys"
-        options = ["--insecure"]
+        """Start the SuperLink; when it is new, make the sites' keys known to it. What it knows survives in a file."""
+        keys, database = self.folder / "keys", self.folder / "link.db"
+        new = not database.exists()
+        options: list[str | Path] = ["--insecure"]
         if self.secure:
             options = ["--ssl-ca-certfile", keys / "ca.crt", "--ssl-certfile", keys / "server.crt"]
             options += ["--ssl-keyfile", keys / "server.key", "--enable-supernode-auth"]
         self._start(
             "link",
             [program("flower-superlink"), "--host", "127.0.0.1", "--port", str(self.port), *map(str, options),
-             "--disable-runtime-dependency-installation"],
+             "--disable-runtime-dependency-installation", "--database", str(database)],
         )  # fmt: skip
         _wait_for_port(self.port, self.processes["link"], self.log("link"))
-        if self.secure:
+        if self.secure and new:
             for site in self.sites:
                 self.call("supernode", "register", str(keys / f"{site}.pub"), "loopback", "--name", site)
 
     def start_node(self, site: str) -> None:
         """Start one site's SuperNode."""
         keys = self.folder / "keys"
-        options = ["--insecure"]
-        if self.secure:
-            options = ["--root-certificates", str(keys / "ca.crt")]
-            options += ["--auth-supernode-private-key", str(keys / f"{site}.key")]
-        config = " ".join(f"{name}={_toml(value)}" for name, value in self.sites[site].items())
-        self._start(
-            site,
-            [program("flower-supernode"), "--superlink", f"127.0.0.1:{self.port}", "--port", str(_free_port()),
-             *options, "--node-config", config],
-        )  # fmt: skip
+        trust = (keys / "ca.crt", keys / f"{site}.key") if self.secure else (None, None)
+        options = node_options(self.sites[site], f"127.0.0.1:{self.port}", *trust, _free_port())
+        self._start(site, [sys.executable, "-m", "fedual.flower.join", *options])
 
     def call(self, *arguments: str, timeout: float = 120) -> str:
         """`flwr` with arguments; its output.
@@ -133,17 +109,13 @@ class Loopback:
 
     def run(self, app: Path, **config: Any) -> str:
         """Hand an app to the SuperLink; the run's id in Flower."""
-        import json
-
-        pairs = " ".join(f"{name}={_toml(value)}" for name, value in config.items())
+        pairs = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
         more: Sequence[str] = ("--run-config", pairs) if pairs else ()
         out = self.call("run", str(app), "loopback", "--format", "json", *more)
         return str(json.loads(out[out.index("{") :])["run-id"])
 
     def status(self, run: str) -> str:
         """Flower's word on a run, such as "finished:completed"."""
-        import json
-
         out = self.call("ls", "--run-id", run, "--format", "json")
         return str(json.loads(out[out.index("{") :])["runs"][0]["status"])
 
@@ -164,17 +136,17 @@ class Loopback:
     def kill(self, name: str) -> None:
         """kill -9 the SuperLink ("link") or a site's SuperNode, with everything that it started."""
         process = self.processes.pop(name)
-        _signal_group(process, signal.SIGKILL)
+        end_all(process)
         process.wait()
 
     def stop(self) -> None:
         """End all processes."""
         for process in self.processes.values():
-            _signal_group(process, signal.SIGTERM)
+            end_all(process, signal.SIGTERM)
         for process in self.processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(10)
-            _signal_group(process, signal.SIGKILL)
+                process.wait(5)
+            end_all(process)
             process.wait()
         self.processes.clear()
 
@@ -189,11 +161,6 @@ class Loopback:
                 command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self.environment, cwd=self.folder,
                 start_new_session=True,
             )  # fmt: skip
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
 
 
 def _free_port() -> int:
@@ -211,9 +178,3 @@ def _wait_for_port(port: int, process: subprocess.Popen[bytes], log: Path, timeo
             break
         time.sleep(0.2)
     raise RuntimeError(f"the SuperLink did not start: {log.read_text(errors='replace')[-2000:]}")
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f'"{value}"' if isinstance(value, str | Path) else str(value)

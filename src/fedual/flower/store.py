@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from fedual.engine.message import Arrays, Order, Refused, Reply
-from fedual.engine.site import Site, SiteState
+from fedual.engine.site import Site, SiteState, Stored
 from fedual.files import replacing
 
 __all__ = ["SiteFolder", "exclusive", "read_arrays", "write_arrays"]
@@ -60,7 +59,10 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 class SiteFolder:
-    """One site's state of all runs it takes part in: `<folder>/<run>/state.safetensors`.
+    """One site's state of all runs it takes part in.
+
+    In `<folder>/<run>`, `state.safetensors` holds the last reply and names the files of the points before and after the
+    stretch that it answers. A point is written once: the one after a stretch is the one before the next.
 
     Args:
         folder: of this site alone.
@@ -81,10 +83,10 @@ class SiteFolder:
         """The site's state of a run; None if it has none.
 
         Raises:
-            Refused: the file is damaged, or belongs to another problem or method.
+            Refused: a file is damaged, or belongs to another problem or method.
         """
         path = self.path(run)
-        return site.load(*read_arrays(path)) if path.is_file() else None
+        return site.load(self._read(path)[0]) if path.is_file() else None
 
     def serve(self, site: Site, order: Order) -> Reply:
         """Work through an order and keep the new state; only then is there a reply.
@@ -94,23 +96,38 @@ class SiteFolder:
         """
         path = self.path(order.run)
         with exclusive(path.with_name("lock")):
-            state = self.load(site, order.run)
-            new, reply = site.work(state, order)
-            if new is not state:
+            old, files = None, {}
+            if path.is_file():
+                stored, files = self._read(path)
+                old = site.load(stored)
+            new, reply = site.work(old, order)
+            if new is not old:
                 self.at("before save")
-                write_arrays(path, *site.save(new))
+                self._write(path, site, new, old, files)
                 self.at("after save")
         return reply
 
-    def forget(self, run: str) -> None:
-        """Remove everything kept of a run."""
-        with suppress(FileNotFoundError):
-            self.path(run).unlink()
+    def models(self, run: str) -> dict[str, np.ndarray]:
+        """What the site holds after its last stretch, by name: `.client.model` is theta_k, `.client.dual` lambda_k."""
+        return dict(self._read(self.path(run))[0].done)
 
-    def runs(self) -> dict[str, dict[str, Any]]:
-        """What is kept: by run, the number of the last stretch and the size in bytes."""
-        found = {}
-        for path in sorted(self.folder.glob("*/state.safetensors")):
-            facts = json.loads(read_arrays(path)[0])
-            found[path.parent.name] = {"stretch": facts["number"], "bytes": os.path.getsize(path)}
-        return found
+    def _read(self, path: Path) -> tuple[Stored, dict[str, str]]:
+        """A state, and the names of its points' files."""
+        facts, reply = read_arrays(path)
+        files = json.loads(facts)["files"]
+        base, done = (read_arrays(path.with_name(files[point]))[1] for point in ("base", "done"))
+        return Stored(facts, base, done, reply), files
+
+    def _write(self, path: Path, site: Site, new: SiteState, old: SiteState | None, files: dict[str, str]) -> None:
+        stored = site.save(new)
+        # Names that no earlier state uses, so that a crash in between leaves that state whole.
+        unique = f"{new.number}-{new.order[:12]}.safetensors"
+        known = {} if old is None else {id(old.base): files["base"], id(old.done): files["done"]}
+        named = {"base": known.get(id(new.base), f"base-{unique}"), "done": f"point-{unique}"}
+        if named["base"] not in files.values():
+            write_arrays(path.with_name(named["base"]), "", stored.base)
+        write_arrays(path.with_name(named["done"]), "", stored.done)
+        write_arrays(path, json.dumps({**json.loads(stored.facts), "files": named}), stored.reply)
+        for file in path.parent.glob("*-*.safetensors"):
+            if file.name not in named.values():
+                file.unlink()

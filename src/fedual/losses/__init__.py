@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from fedual.losses.arguments import class_count, positive, strengths
+from fedual.losses.classes import Multinomial, Softmax
 from fedual.losses.counts import NegativeBinomial, Poisson
 from fedual.losses.function import FromFunction, _Template
-from fedual.losses.linear import LeastSquares, LinearPredictor, Logistic, LogisticNonconvex, Multinomial, Softmax
+from fedual.losses.linear import LeastSquares, LinearPredictor, Logistic, LogisticNonconvex
 from fedual.losses.survival import Cox
 from fedual.protocols import Loss
 
@@ -24,27 +26,13 @@ __all__ = [
 ]
 
 
-def _positive(name: str, value: float, zero: bool = True) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (0 <= value < float("inf")):
-        raise ValueError(f"{name} = {value!r} must be a finite number >= 0.")
-    if value == 0 and not zero:
-        raise ValueError(f"{name} = {value!r} must be > 0.")
-    return float(value)
-
-
-def _classes(classes: int) -> int:
-    if isinstance(classes, bool) or not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"classes = {classes!r} must be an integer >= 2.")
-    return classes
-
-
-def least_squares(l2: float = 0.0, intercept: bool = False) -> Loss:
+def least_squares(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     """f_k(theta) = (1/2n_k) ||X_k theta - y_k||^2 + (l2/2) ||theta||^2.
 
     L_k = lambda_max(X_k'X_k / n_k) + l2. Scikit-learn's ridge `alpha` on the pooled table is n l2.
 
     Args:
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: append an unpenalized intercept as the last parameter.
 
     Raises:
@@ -56,16 +44,16 @@ def least_squares(l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> fd.Problem(fd.losses.least_squares(), clients).value([3.0])
         0.5
     """
-    return LeastSquares(_positive("l2", l2), bool(intercept))
+    return LeastSquares(strengths(l2), bool(intercept))
 
 
-def logistic(l2: float = 0.0, intercept: bool = False) -> Loss:
+def logistic(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     """f_k(theta) = mean of log(1 + exp(-b a'theta)) + (l2/2) ||theta||^2, labels b in {0, 1} or {-1, 1}.
 
     L_k = lambda_max(X_k'X_k / n_k)/4 + l2. Scikit-learn's `C` on the pooled table is 1/(n l2).
 
     Args:
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: append an unpenalized intercept as the last parameter.
 
     Raises:
@@ -77,10 +65,10 @@ def logistic(l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> round(fd.Problem(fd.losses.logistic(), clients).value([0.0]), 6)
         0.693147
     """
-    return Logistic(_positive("l2", l2), bool(intercept))
+    return Logistic(strengths(l2), bool(intercept))
 
 
-def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = False) -> Loss:
+def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = False) -> LinearPredictor:
     """f_k(theta) = mean of log(1 + exp(-b a'theta)) + beta sum over j of alpha theta_j^2 / (1 + alpha theta_j^2).
 
     The penalty is smooth and not convex; L_k <= lambda_max(X_k'X_k / n_k)/4 + 2 alpha beta. It is the loss of the
@@ -97,16 +85,16 @@ def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = 
         >>> round(value - 0.693147, 6)
         1.0
     """
-    return LogisticNonconvex(0.0, bool(intercept), _positive("beta", beta), _positive("alpha", alpha, zero=False))
+    return LogisticNonconvex(0.0, bool(intercept), positive("beta", beta), positive("alpha", alpha, zero=False))
 
 
-def poisson(l2: float = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
+def poisson(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> LinearPredictor:
     """f_k(theta) = mean of exp(z) - b z + (l2/2) ||theta||^2, z = a'theta (+ offset); log b! is left out.
 
     Its gradient has no global Lipschitz constant.
 
     Args:
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: append an unpenalized intercept as the last parameter.
         offset: the last column of X is added to z as it is (the logarithm of an exposure, say) and has no parameter.
 
@@ -119,10 +107,10 @@ def poisson(l2: float = 0.0, intercept: bool = False, offset: bool = False) -> L
         >>> fd.Problem(fd.losses.poisson(), clients).value([0.0])
         1.0
     """
-    return Poisson(_positive("l2", l2), bool(intercept), bool(offset))
+    return Poisson(strengths(l2), bool(intercept), bool(offset))
 
 
-def negative_binomial(l2: float = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
+def negative_binomial(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> LinearPredictor:
     """The NB2 likelihood, variance mu + alpha mu^2 with mu = exp(z); theta ends in log alpha, the log dispersion.
 
     f_k is the mean negative log-likelihood without log b!. The dispersion is one for all clients and is estimated
@@ -130,7 +118,7 @@ def negative_binomial(l2: float = 0.0, intercept: bool = False, offset: bool = F
     parameters together. With counts that vary no more than Poisson ones the best alpha is 0 and log alpha runs away.
 
     Args:
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: append an unpenalized intercept.
         offset: the last column of X is added to z as it is and has no parameter.
 
@@ -146,7 +134,7 @@ def negative_binomial(l2: float = 0.0, intercept: bool = False, offset: bool = F
         >>> round(fd.Problem(fd.losses.negative_binomial(), clients).value([0.0, 0.0]), 6)
         0.693147
     """
-    return NegativeBinomial(_positive("l2", l2), bool(intercept), bool(offset))
+    return NegativeBinomial(strengths(l2), bool(intercept), bool(offset))
 
 
 def cox(l2: float = 0.0) -> Loss:
@@ -172,17 +160,17 @@ def cox(l2: float = 0.0) -> Loss:
         >>> round(fd.Problem(fd.losses.cox(), clients).value([0.0]), 6)  # (log 2 + log 1) / 2
         0.346574
     """
-    return Cox(_positive("l2", l2))
+    return Cox(positive("l2", l2))
 
 
-def softmax(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
+def softmax(classes: int, l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     """Multinomial logistic loss, labels 0..classes-1; theta is a `(d, classes)` matrix in row-major order.
 
     L_k <= lambda_max(X_k'X_k / n_k)/2 + l2.
 
     Args:
         classes: number of classes over all clients, >= 2; a client need not have all of them.
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: an unpenalized intercept per class, the last row of theta.
 
     Raises:
@@ -194,17 +182,17 @@ def softmax(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> round(fd.Problem(fd.losses.softmax(3), clients).value([0.0, 0.0, 0.0]), 6)
         1.098612
     """
-    return Softmax(l2=_positive("l2", l2), intercept=bool(intercept), classes=_classes(classes))
+    return Softmax(l2=strengths(l2), intercept=bool(intercept), classes=class_count(classes))
 
 
-def multinomial(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
+def multinomial(classes: int, l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     """Multinomial logistic loss with class 0 as the reference; theta is a `(d, classes - 1)` matrix, row-major.
 
     The same model as `softmax` without its redundant parameters, so that every coefficient has a standard error.
 
     Args:
         classes: number of classes over all clients, >= 2; a client need not have all of them.
-        l2: strength of the ridge penalty, >= 0.
+        l2: strength of the ridge penalty, >= 0; or one number per parameter, the intercept's being ignored.
         intercept: an unpenalized intercept per class, the last row of theta.
 
     Raises:
@@ -216,7 +204,7 @@ def multinomial(classes: int, l2: float = 0.0, intercept: bool = False) -> Loss:
         >>> round(fd.Problem(fd.losses.multinomial(3), clients).value([0.0, 0.0]), 6)
         1.098612
     """
-    return Multinomial(l2=_positive("l2", l2), intercept=bool(intercept), classes=_classes(classes))
+    return Multinomial(l2=strengths(l2), intercept=bool(intercept), classes=class_count(classes))
 
 
 def from_function(function: Callable[[Any, tuple[Any, Any]], Any], parameters: Any, l2: float = 0.0) -> Loss:
@@ -241,7 +229,7 @@ def from_function(function: Callable[[Any, tuple[Any, Any]], Any], parameters: A
         >>> fd.Problem(loss, fd.data.from_arrays([([[1.0], [1.0]], [3.0, 5.0])])).value([1.0])
         3.0
     """
-    return FromFunction(function, _Template(parameters), _positive("l2", l2))
+    return FromFunction(function, _Template(parameters), positive("l2", l2))
 
 
 # Names for people who write a loss of their own.

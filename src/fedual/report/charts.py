@@ -35,7 +35,7 @@ def charts(labels: Sequence[str]) -> dict[str, dict[str, Any]]:
     return specifications
 
 
-def _lines(y: str, labels: Sequence[str], height: int) -> alt.LayerChart:
+def _lines(y: str, labels: Sequence[str], height: int) -> Any:
     """A line per run; the point nearest to the pointer shows its values."""
     legend = alt.Legend(orient="top", columns=2, title=None) if len(labels) > 1 else None
     shown = (
@@ -72,7 +72,7 @@ def _strip(labels: Sequence[str]) -> alt.Chart:
     )
 
 
-def _themed(chart: alt.Chart | alt.LayerChart) -> Any:
+def _themed(chart: Any) -> Any:
     grey = "#495057"
     return (
         chart.properties(width="container", autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))

@@ -174,4 +174,4 @@ def _asset(name: str) -> str:
 @cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed."""
-    return vl_convert.javascript_bundle(vl_version=_VEGA_LITE)
+    return vl_convert.javascript_bundle(vl_version=_VEGA_LITE)  # type: ignore[call-arg]

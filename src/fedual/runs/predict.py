@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
 from fedual.runs.load import Model
@@ -17,11 +18,11 @@ def predict_files(model: Model, files: Sequence[str | Path]) -> pl.DataFrame:
 
     Args:
         model: trained on tables, so that it knows its transform.
-        files: with the columns of the training files; the target may be missing.
+        files: with the columns of the training files; the target may be missing, an exposure or offset may not.
 
     Returns:
-        Columns `site`, `row` (of the file, from 1), and `prediction`: the mean, or with classes the most probable label
-        and, per label, `probability of ...`.
+        Columns `site`, `row` (of the file, from 1), and `prediction`: the mean, of a count at the row's exposure; with
+        classes the most probable label and, per label, `probability of ...`.
 
     Raises:
         ValueError: the model was trained on arrays, or a table does not fit; file, column and row are named.
@@ -36,7 +37,10 @@ def predict_files(model: Model, files: Sequence[str | Path]) -> pl.DataFrame:
     transform = tables.Transform.from_dict(model.transform)
     parts = []
     for table in tables.read_sites(files, transform.declared.site):
-        predicted = model.predict(transform.features(table))
+        x = transform.features(table)
+        if transform.declared.offset is not None:
+            x = np.column_stack([x, transform.offset(table)])
+        predicted = model.predict(x)
         columns: dict[str, object] = {"site": [table.site] * len(table), "row": table.rows}
         if transform.classes:
             chances = predicted if predicted.ndim == 2 else [[1 - p, p] for p in predicted]

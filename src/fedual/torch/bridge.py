@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import torch
+from torch.utils.dlpack import from_dlpack
 
 __all__ = ["to_jax", "to_torch", "tree_to_torch"]
 
@@ -18,7 +19,7 @@ def to_jax(tree: Any) -> Any:
 
 def to_torch(array: Any, device: torch.device) -> torch.Tensor:
     """A JAX array as a tensor on the given device."""
-    return torch.from_dlpack(jax.block_until_ready(array)).to(device)
+    return from_dlpack(jax.block_until_ready(array)).to(device)
 
 
 def tree_to_torch(tree: Any, device: torch.device) -> Any:

@@ -116,8 +116,8 @@ class FlatModule:
         for name, part in self.module.named_modules():
             if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.training:
                 raise ValueError(
-                    f"{who} would train on a batch of one row, for which the batch normalization {name!r} is undefined. "
-                    f"{remedy}, or use GroupNorm."
+                    f"{who} would train on a batch of one row, for which the batch normalization {name!r} is "
+                    f"undefined. {remedy}, or use GroupNorm."
                 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -133,13 +133,14 @@ def _settle(problem: TorchProblem, oracle: Any, k: int) -> Any:
             changes[field] = _number(field, value, k, len(problem.names))
     if epochs is not None:
         changes["steps"] = max(1, round(changes.pop("epochs") * count / changes["batch_size"]))
-    oracle = dataclasses.replace(oracle, **changes)
-    if oracle.batch_size == 1:
+    settled: Any = dataclasses.replace(cast(Any, oracle), **changes)
+    if settled.batch_size == 1:
         problem.flat.refuse_single_rows(f"client {name!r}", "Take batch_size >= 2")
-    full = oracle.batch_size is None or (isinstance(oracle, FirstOrder) and type(oracle).wants is not FirstOrder.wants)
+    draws = isinstance(settled, TorchOptimizer) or type(settled).wants is FirstOrder.wants
+    full = settled.batch_size is None or not draws
     if full and count == 1:
         problem.flat.refuse_single_rows(f"client {name!r}", "Leave that client out, or draw minibatches")
-    return oracle
+    return settled
 
 
 def _number(field: str, value: Any, k: int, clients: int) -> Any:

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedual.arrays import name_words, precision, random_key, wrap_key
+from fedual.engine.keys import COIN, MINIBATCH, PARTICIPATION, client_key, client_uniforms, uniform_number
 from fedual.engine.local_work import draw_indices
-from fedual.engine.round import COIN, MINIBATCH, PARTICIPATION, client_key, client_uniforms, uniform_number
 from fedual.protocols import Work
 from fedual.torch.bridge import to_jax, to_torch, tree_to_torch
 from fedual.torch.modules import weighted_sum

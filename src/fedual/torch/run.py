@@ -6,7 +6,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -164,7 +164,7 @@ def _judge(
 ) -> TorchSolution:
     """The verdict on a round."""
     views = Views(problem, method.algorithm, state)
-    solution = partial(TorchSolution, problem, state, _views=views)
+    solution = partial(TorchSolution, cast(Any, problem), state, _views=views)
     done = state.round
     if outcome.bad is not None:
         return solution(

@@ -116,6 +116,8 @@ class TorchSolution(Solution):
     the history's columns use those of the run.
     """
 
+    problem: Any  # a TorchProblem
+
     def module(self, client: str | None = None) -> nn.Module:
         """A trained copy of the problem's module: the server's model, or one client's.
 
@@ -127,7 +129,8 @@ class TorchSolution(Solution):
         Raises:
             ValueError: an unknown client, or none where floating-point buffers are local.
         """
-        problem, state = self.problem, self.state
+        problem: Any = self.problem  # a TorchProblem
+        state = self.state
         server = problem.vector(self.theta)
         if client is None:
             if problem.policy == "local" and any(b.is_floating_point() for b in problem.first_buffers.values()):
