@@ -50,7 +50,7 @@ class _File:
         for record, row in zip(records.view(np.uint8).reshape(len(rows), -1), rows, strict=True):
             if self.written[row]:
                 self._file.seek(int(row) * self.dtype.itemsize)
-                _exactly(self._file.readinto(record), self.dtype.itemsize)  # type: ignore[attr-defined]
+                _exactly(self._file.readinto(record.data), self.dtype.itemsize)
         return records
 
     def write(self, rows: np.ndarray, tree: Any) -> None:
@@ -61,7 +61,7 @@ class _File:
             for field, leaf in zip(self.dtype.names or (), leaves, strict=True):
                 records[field][0] = leaf[position]
             self._file.seek(int(row) * self.dtype.itemsize)
-            _exactly(self._file.write(records.view(np.uint8)), self.dtype.itemsize)
+            _exactly(self._file.write(records.view(np.uint8).data), self.dtype.itemsize)
             self.written[row] = True
 
 
@@ -113,7 +113,8 @@ class Stored:
             fresh = jax.tree.leaves((client, bound.bucket_carries(b, self.theta, padded)))
             for field, leaf in zip(file.dtype.names or (), fresh, strict=True):
                 records[field][new] = np.asarray(leaf)[new]
-        return file.structure.unflatten(np.ascontiguousarray(records[field]) for field in file.dtype.names or ())
+        leaves = [np.ascontiguousarray(records[field]) for field in file.dtype.names or ()]
+        return jax.tree.unflatten(file.structure, leaves)
 
 
 def state_bytes(bound: Bound) -> int:

@@ -18,7 +18,7 @@ def to_jax(tree: Any) -> Any:
 
 def to_torch(array: Any, device: torch.device) -> torch.Tensor:
     """A JAX array as a tensor on the given device."""
-    return torch.from_dlpack(jax.block_until_ready(array)).to(device)
+    return torch.utils.dlpack.from_dlpack(jax.block_until_ready(array)).to(device)
 
 
 def tree_to_torch(tree: Any, device: torch.device) -> Any:
