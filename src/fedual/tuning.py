@@ -12,7 +12,7 @@ curvature, and it is below s. In the words of residuals, s ||change of lambda_k|
 communication
 
     s <- s (R/s)^g,    R^2 = sum w_k ||change of theta_k||^2 / sum w_k ||change of lambda_k||^2,
-    g = 1 for n <= 3, (n - 2)^(-1/2) up to n = 100, 0 from then on
+    g = 1 for n <= 3, (n - 2)^(-3/4) up to n = 100, 0 from then on
 
 so s becomes a slowly moving geometric mean of R, and a constant in the end. It needs two sums of one number per
 participant, beside the message; who takes part for the first time has nothing to compare with and stays out of them.
@@ -31,6 +31,7 @@ __all__ = ["MOST_STEPS", "START", "Movement", "Tuner", "adapt", "local_steps", "
 
 START = 20.0  # times the theory's s, which is safe and slow; from there a run loses least on data unlike each other
 _FREE = 3  # adaptations that follow the ratio at once
+_POWER = 0.75  # of the falling gain: with 1/2 slow problems set s swinging, with 1 it follows too late
 _LAST = 100  # s is constant after this many
 _STEP = 10.0  # the factor by which a later adaptation changes s at most
 _RANGE = 1e8  # the factor by which all together change s at most
@@ -79,7 +80,7 @@ def adapt(tuner: Tuner, step_size: Any, total: Movement) -> tuple[Tuner, Any]:
     known = (total.model > 0) & (total.dual > 0) & jnp.isfinite(total.model) & jnp.isfinite(total.dual)
     count = tuner.count + known
     free = count <= _FREE
-    gain = jnp.where(free, 1.0, jnp.maximum(count - _FREE + 1, 1).astype(step_size.dtype) ** -0.5)
+    gain = jnp.where(free, 1.0, jnp.maximum(count - _FREE + 1, 1).astype(step_size.dtype) ** -_POWER)
     gain = jnp.where(known & (count <= _LAST), gain, 0.0)
     ratio = jnp.where(known, total.model, 1) / jnp.where(known, total.dual, 1) / step_size**2
     change = gain * jnp.log(ratio) / 2

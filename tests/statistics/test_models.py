@@ -119,7 +119,7 @@ def test_a_federated_fit_gives_the_same_table(table):
     x, y = table["x"], table["logistic"]
     problem = fd.Problem(fd.losses.logistic(intercept=True), split(table, x, y))
     solution = fd.solve(
-        problem, fd.FedPD(fd.oracles.Newton(), step_size=5.0), rounds=500, tolerance=1e-22, evaluate_every=5
+        problem, fd.FedPD(fd.oracles.Newton(), step_size=5.0), rounds=500, tolerance=1e-20, evaluate_every=5
     )
     assert solution.converged
     found, reference = fd.infer(problem, solution.theta), fd.infer(problem, problem.minimum().theta)

@@ -21,7 +21,7 @@ from fedual.engine import solve
 from fedual.losses import logistic_nonconvex
 from fedual.oracles import GradientDescent
 from fedual.problem import Problem
-from fedual.theory import step_size
+from fedual.theory import smoothness, step_size
 
 __all__ = ["measure", "table"]
 
@@ -45,7 +45,7 @@ def measure(clients: int = 100, rows: int = 400, features: int = 20, rounds: int
     """
     data = reference(clients=clients, rows=rows, dimension=features).clients
     problem = Problem(logistic_nonconvex(beta=0.1, alpha=1.0), data, weights="uniform")
-    L = float(problem.smoothness().max())
+    L = smoothness(problem)
     s = step_size(L)
     rate = 1 / (L + 1 / s)
     algorithm = FedPD(GradientDescent(STEPS, rate), s)

@@ -127,7 +127,11 @@ def speed(folder: str | Path, rounds: int = 5, names: tuple[str, ...] = tuple(ME
     images = fashion(folder)
     problem = TorchProblem(network(), cross_entropy, images.clients)
     module, some = network(), list(images.clients.values())[:PER_ROUND]
-    settings = {"participation": Uniform(count=PER_ROUND), "rounds": rounds + 1, "evaluate_every": rounds + 2}
+    settings: dict[str, Any] = {
+        "participation": Uniform(count=PER_ROUND),
+        "rounds": rounds + 1,
+        "evaluate_every": rounds + 2,
+    }
     runs: dict[str, Iterator[Any]] = {name: iterate(problem, METHODS[name], **settings) for name in names}
     seconds: dict[str, list[float]] = {name: [] for name in ("plain", *names)}
     for _ in range(rounds + 1):  # the first warms up

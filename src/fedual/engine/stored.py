@@ -115,7 +115,8 @@ class Stored:
             fresh = jax.tree.leaves((client, bound.bucket_carries(b, self.theta, padded)))
             for field, leaf in zip(file.dtype.names or (), fresh, strict=True):
                 records[field][new] = np.asarray(leaf)[new]
-        return file.structure.unflatten(np.ascontiguousarray(records[field]) for field in file.dtype.names or ())
+        leaves = [np.ascontiguousarray(records[field]) for field in file.dtype.names or ()]
+        return jax.tree.unflatten(file.structure, leaves)
 
 
 def state_bytes(bound: Bound) -> int:

@@ -173,7 +173,7 @@ def _home() -> str:
     return str(Path(__file__).parents[2])
 
 
-def _write_app(folder: Path, code: str, **settings: Any) -> None:
+def _write_app(folder: Path, code: str, /, **settings: Any) -> None:
     folder.mkdir(parents=True)
     write_text(folder / "pyproject.toml", _PROJECT)
     write_text(folder / "bench.py", code.format(sites=_SITES, **settings))

@@ -121,7 +121,7 @@ class Link:
     def _send(self, records: RecordDict, node: int, life: str, tries: int, old: _Sent | None) -> _Sent:
         kind = "train" if records["facts"]["kind"] == "order" else "query"  # type: ignore[index]
         message = Message(records, node, kind)
-        (identity,) = self.grid.push_messages([message]) or [None]
+        identity = next(iter(self.grid.push_messages([message])), None)
         earlier = [] if old is None else old.ids
         ids = earlier if identity is None else [*earlier, identity]
         return _Sent(node, life, time.monotonic(), ids, tries, identity is None)

@@ -85,8 +85,8 @@ class Loopback:
     def start_node(self, site: str) -> None:
         """Start one site's SuperNode."""
         keys = self.folder / "keys"
-        trust = (keys / "ca.crt", keys / f"{site}.key") if self.secure else (None, None)
-        options = node_options(self.sites[site], f"127.0.0.1:{self.port}", *trust, _free_port())
+        certificate, key = (keys / "ca.crt", keys / f"{site}.key") if self.secure else (None, None)
+        options = node_options(self.sites[site], f"127.0.0.1:{self.port}", certificate, key, _free_port())
         self._start(site, [sys.executable, "-m", "fedual.flower.join", *options])
 
     def call(self, *arguments: str, timeout: float = 120) -> str:

@@ -96,7 +96,7 @@ class SiteFolder:
         """
         path = self.path(order.run)
         with exclusive(path.with_name("lock")):
-            old, files = None, {}
+            old, files = None, dict[str, Any]()
             if path.is_file():
                 stored, files = self._read(path)
                 old = site.load(stored)
