@@ -59,12 +59,14 @@ class Kind:
 
     Args:
         module: the module whose public names are the choices.
-        base: the class that choices derive from; None where they are functions.
-        returns: for functions: part of the name of the type they return, to tell them from helpers.
+        base: the class that choices, or what functions among them return, derive from; None where it is not ours.
+        classes: whether classes are choices, or functions alone.
+        returns: where there is no `base`: part of the name of the type that functions return.
     """
 
     module: str
     base: str | None = None
+    classes: bool = True
     returns: str = ""
 
     def choices(self) -> dict[str, Callable[..., Any]]:
@@ -73,19 +75,22 @@ class Kind:
         return {name: names[name] for name in names["__all__"] if name in names and self._is_choice(names[name])}
 
     def _is_choice(self, value: Any) -> bool:
-        if inspect.isclass(value) and self.base is not None:
-            base = getattr(importlib.import_module("fedual.protocols"), self.base)
-            return issubclass(value, base) and value.__module__ != "fedual.protocols"
+        base = None if self.base is None else getattr(importlib.import_module("fedual.protocols"), self.base)
+        if inspect.isclass(value) and base is not None:
+            return self.classes and issubclass(value, base) and not value.__module__.startswith("fedual.protocols")
         if not inspect.isfunction(value):
             return False
         if any(_CALLABLE.match(str(p.annotation)) for p in _required(value)):
             return False  # needs a Python function, which a file cannot hold
-        return self.returns in str(inspect.signature(value).return_annotation)
+        if base is None:
+            return self.returns in str(inspect.signature(value).return_annotation)
+        made = typing.get_type_hints(value).get("return")
+        return inspect.isclass(made) and issubclass(made, base)
 
 
 KINDS = {
-    "loss": Kind("fedual.losses", returns="Loss"),
-    "regularizer": Kind("fedual.prox", "Regularizer", returns="Regularizer"),
+    "loss": Kind("fedual.losses", "Loss", classes=False),
+    "regularizer": Kind("fedual.prox", "Regularizer"),
     "algorithm": Kind("fedual.algorithms", "Algorithm"),
     "oracle": Kind("fedual.oracles", "Oracle"),
     "schedule": Kind("fedual.schedules", "Schedule"),
