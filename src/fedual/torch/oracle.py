@@ -64,12 +64,14 @@ class TorchOptimizer(Oracle):
         if carry != ():
             optimizer.load_state_dict(carry)
         # The gradient of the penalty is rho x + offset. Each step's gradients start there, and what the loss adds is
-        # accumulated onto them.
+        # accumulated onto them; without a penalty they start from nothing, which is cheaper.
         offset = subproblem.linear - subproblem.rho * subproblem.center
-        pulls = [(p, piece.to(p.dtype)) for p, piece in flat.pieces(offset)]
-        for parameter in flat.parameters:
+        pulls = [(p, piece.to(p.dtype)) for p, piece in flat.pieces(offset)] if rho or offset.any() else []
+        for parameter, _ in pulls:
             parameter.grad = torch.empty_like(parameter)
         for rows in indices:
+            if not pulls:
+                optimizer.zero_grad()
             with torch.no_grad():
                 for parameter, pull in pulls:
                     torch.add(pull, parameter, alpha=rho, out=parameter.grad)

@@ -175,8 +175,8 @@ def _work(
     sums.message_bytes = tensor_bytes(message)
     sums.weight += weight
     sums.evaluations += spent + algorithm.gradients * local.count
-    sums.mean.add_(x - old.books.model, alpha=weight)
-    sums.dual.add_(after - before, alpha=weight)
+    sums.mean.add_(x, alpha=weight).sub_(old.books.model, alpha=weight)
+    sums.dual.add_(after, alpha=weight).sub_(before, alpha=weight)
     return True
 
 
