@@ -75,7 +75,7 @@ class Kind:
     def _is_choice(self, value: Any) -> bool:
         if inspect.isclass(value) and self.base is not None:
             base = getattr(importlib.import_module("fedual.protocols"), self.base)
-            return issubclass(value, base) and value.__module__ != "fedual.protocols"
+            return issubclass(value, base) and not value.__module__.startswith("fedual.protocols")
         if not inspect.isfunction(value):
             return False
         if any(_CALLABLE.match(str(p.annotation)) for p in _required(value)):
