@@ -108,8 +108,9 @@ def communications_to(solution: Solution, tolerance: float) -> float:
         >>> import fedual as fd
         >>> clients = fd.data.from_arrays([([[1.0]], [0.0]), ([[2.0]], [2.0])])
         >>> problem = fd.Problem(fd.losses.least_squares(), clients)
-        >>> communications_to(fd.solve(problem, fd.ADMM(step_size=1.0), rounds=5), 1e-30)
-        inf
+        >>> solution = fd.solve(problem, fd.ADMM(step_size=0.5), rounds=5)
+        >>> communications_to(solution, 1.0), communications_to(solution, 1e-30)
+        (1.0, inf)
     """
     reached = np.flatnonzero(solution.history["stationarity"] <= tolerance)
     return float(solution.history["communications"][reached[0]]) if len(reached) else np.inf

@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def least_squares(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
+def least_squares(l2: Any = 0.0, intercept: bool = False) -> Loss:
     """f_k(theta) = (1/2n_k) ||X_k theta - y_k||^2 + (l2/2) ||theta||^2.
 
     L_k = lambda_max(X_k'X_k / n_k) + l2. Scikit-learn's ridge `alpha` on the pooled table is n l2.
@@ -47,7 +47,7 @@ def least_squares(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     return LeastSquares(strengths(l2), bool(intercept))
 
 
-def logistic(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
+def logistic(l2: Any = 0.0, intercept: bool = False) -> Loss:
     """f_k(theta) = mean of log(1 + exp(-b a'theta)) + (l2/2) ||theta||^2, labels b in {0, 1} or {-1, 1}.
 
     L_k = lambda_max(X_k'X_k / n_k)/4 + l2. Scikit-learn's `C` on the pooled table is 1/(n l2).
@@ -68,7 +68,7 @@ def logistic(l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
     return Logistic(strengths(l2), bool(intercept))
 
 
-def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = False) -> LinearPredictor:
+def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = False) -> Loss:
     """f_k(theta) = mean of log(1 + exp(-b a'theta)) + beta sum over j of alpha theta_j^2 / (1 + alpha theta_j^2).
 
     The penalty is smooth and not convex; L_k <= lambda_max(X_k'X_k / n_k)/4 + 2 alpha beta. It is the loss of the
@@ -88,7 +88,7 @@ def logistic_nonconvex(beta: float = 0.1, alpha: float = 1.0, intercept: bool = 
     return LogisticNonconvex(0.0, bool(intercept), positive("beta", beta), positive("alpha", alpha, zero=False))
 
 
-def poisson(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> LinearPredictor:
+def poisson(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
     """f_k(theta) = mean of exp(z) - b z + (l2/2) ||theta||^2, z = a'theta (+ offset); log b! is left out.
 
     Its gradient has no global Lipschitz constant.
@@ -110,7 +110,7 @@ def poisson(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> Lin
     return Poisson(strengths(l2), bool(intercept), bool(offset))
 
 
-def negative_binomial(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> LinearPredictor:
+def negative_binomial(l2: Any = 0.0, intercept: bool = False, offset: bool = False) -> Loss:
     """The NB2 likelihood, variance mu + alpha mu^2 with mu = exp(z); theta ends in log alpha, the log dispersion.
 
     f_k is the mean negative log-likelihood without log b!. The dispersion is one for all clients and is estimated
@@ -163,7 +163,7 @@ def cox(l2: float = 0.0) -> Loss:
     return Cox(positive("l2", l2))
 
 
-def softmax(classes: int, l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
+def softmax(classes: int, l2: Any = 0.0, intercept: bool = False) -> Loss:
     """Multinomial logistic loss, labels 0..classes-1; theta is a `(d, classes)` matrix in row-major order.
 
     L_k <= lambda_max(X_k'X_k / n_k)/2 + l2.
@@ -185,7 +185,7 @@ def softmax(classes: int, l2: Any = 0.0, intercept: bool = False) -> LinearPredi
     return Softmax(l2=strengths(l2), intercept=bool(intercept), classes=class_count(classes))
 
 
-def multinomial(classes: int, l2: Any = 0.0, intercept: bool = False) -> LinearPredictor:
+def multinomial(classes: int, l2: Any = 0.0, intercept: bool = False) -> Loss:
     """Multinomial logistic loss with class 0 as the reference; theta is a `(d, classes - 1)` matrix, row-major.
 
     The same model as `softmax` without its redundant parameters, so that every coefficient has a standard error.

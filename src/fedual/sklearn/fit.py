@@ -13,7 +13,6 @@ from fedual import prox
 from fedual.algorithms import ADMM
 from fedual.data import from_table
 from fedual.engine import solve
-from fedual.losses import LinearPredictor
 from fedual.problem import Problem
 from fedual.protocols import Algorithm
 from fedual.solution import Solution
@@ -39,7 +38,7 @@ class Fitted(NamedTuple):
 
 
 def federated_fit(
-    loss: LinearPredictor, x: np.ndarray, y: np.ndarray, groups: Any, l1: float, l2: float, algorithm: Algorithm | None,
+    loss: Any, x: np.ndarray, y: np.ndarray, groups: Any, l1: float, l2: float, algorithm: Algorithm | None,
     rounds: int, tol: float,
 ) -> Fitted:  # fmt: skip
     """Minimize mean loss + l1 ||coef||_1 + (l2/2) ||coef||^2 over the sites that `groups` tells.
