@@ -167,7 +167,7 @@ def test_a_site_leaves_where_the_server_remembers_nothing_of_it(tmp_path, algori
     path = tmp_path / "run" / "server.safetensors"
     facts, arrays = read_arrays(path)
     write_arrays(path, facts.replace("round limit", "running"), arrays)  # as if it had been interrupted
-    two = Plan(algorithm, ("north", "west"), tmp_path / "run", rounds=200, timeout=60.0, start_timeout=60.0)
+    two = Plan(algorithm, ("north", "west"), tmp_path / "run", rounds=60, timeout=60.0, start_timeout=60.0)
     net = wires(tmp_path, algorithm)
     if algorithm is FEDADMM:
         with pytest.raises(Refused, match=r"sites \['south'\] cannot leave this run"):
