@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import fedual as fd
 from fedual.arrays import record
+from fedual.protocols import Participation
 from sites import NAMES, SETS, WEIGHTS, parts, path, problem, quadratics, rule
 
 F = quadratics()
@@ -172,15 +174,29 @@ def test_uniform_sampling_leaves_the_weights_to_the_mean():
     assert np.linalg.norm(np.mean(list(biased.values()), axis=0) - full_update(fd.FedAvg(STEPS))) > 1e-2
 
 
+@record
+class Outcome(Participation):
+    """One outcome of an independent draw with the given chances."""
+
+    flags: Any
+    odds: Any
+
+    def chances(self, count: int) -> Any:
+        return self.odds
+
+    def draw(self, uniform: Any, stretch: Any) -> Any:
+        return self.flags
+
+
 @pytest.mark.parametrize("chances", [np.full(4, 0.5), 0.9 * WEIGHTS / WEIGHTS.max()], ids=["equal", "by size"])
 def test_sampling_by_size_takes_the_weights_out_of_the_mean(chances):
     """Every one of the 16 outcomes with its probability; a round without anybody leaves theta where it was."""
-    found = outcomes(UNBIASED, fd.participation.Bernoulli(chances), 400)
-    assert len(found) == 16
     expected = np.zeros(3)
     for flags in product([False, True], repeat=4):
-        probability = np.prod(np.where(flags, chances, 1 - chances))
-        expected += probability * found[tuple(np.flatnonzero(flags).tolist())]
+        outcome = Outcome(np.array(flags), chances)
+        found = fd.solve(problem(), UNBIASED, 1, participation=outcome, evaluate_every=1000).theta
+        expected += np.prod(np.where(flags, chances, 1 - chances)) * found
+    np.testing.assert_array_equal(fd.participation.Bernoulli(chances).bind(NAMES).chances(4), chances)
     np.testing.assert_allclose(expected, full_update(fd.FedAvg(STEPS)), atol=1e-13)
 
 
