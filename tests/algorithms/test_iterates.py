@@ -101,7 +101,7 @@ def test_fedpd_skips_as_fedadmm_does():
 
 
 def test_proxskip_follows_its_own_coin():
-    solutions = path(problem(), fd.ProxSkip(learning_rate=RATE, skip_probability=0.4), 20, seed=3)
+    solutions = path(problem(), fd.ProxSkip(learning_rate=RATE, skip_probability=0.4), 40, seed=3)
     silent = ~solutions[-1].history["communicated"]
     # Only a skip between communications shows what h_k is: without one its mean, which is 0, is all that acts.
     assert np.sum(silent[1:-1] & ~silent[:-2]) >= 3

@@ -191,11 +191,11 @@ def _evaluate(data: Data, theta: Any, s: Any, axis: str | None) -> tuple[Any, An
         return entry.weight * value, entry.weight * gradient
 
     zero = jnp.zeros((), theta.dtype), jnp.zeros_like(theta)
+    width = 4 * theta.size * theta.dtype.itemsize  # a client's gradient, and what a network needs on the way to it
     parts = [
-        sum_clients(lambda b, _: (((), ()), jax.vmap(one)(b)), bucket, ((), ()), zero,
-                    pass_size(bucket, theta.size * theta.dtype.itemsize))[1]
+        sum_clients(lambda b, _: (((), ()), jax.vmap(one)(b)), bucket, ((), ()), zero, pass_size(bucket, width))[1]
         for bucket in data.buckets
-    ]  # fmt: skip
+    ]
     value, gradient = _total(jax.tree.map(lambda *x: sum(x), *parts), axis)
     if data.regularizer is None:
         return value, squared_norm(gradient)
