@@ -22,7 +22,7 @@ import fedual as fd
 from fedual import flower
 from fedual.config import Config, build
 from fedual.engine.message import Reply
-from fedual.flower.app import app_plan, apps, read_app, site_source
+from fedual.flower.app import app_plan, read_app, site_app, site_source
 from fedual.flower.conduct import conduct
 from fedual.flower.handshake import Hello
 from fedual.flower.leaving import audit, audit_text
@@ -85,7 +85,7 @@ def made(experiment, **deployment):
 
 
 def wired(folder, app) -> Wires:
-    client, _ = apps(app)
+    client = site_app(app)
     configs = {name: {"config": str(folder / "sites" / f"{name}.toml")} for name in NAMES}
     return Wires(dict.fromkeys(NAMES, client), configs)
 

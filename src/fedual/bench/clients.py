@@ -1,8 +1,8 @@
 """Very many clients: how much memory a run takes whose states are larger than memory.
 
-python -m fedual.bench.clients            # 10,000 clients of 10^5 parameters under 2 GiB
-python -m fedual.bench.clients growth     # 500 rounds of 100 clients: memory does not grow
-python -m fedual.bench.clients loop       # 1,000 rounds beside the same rounds as a plain NumPy loop
+fedual bench clients    # 10,000 clients of 10^5 parameters under 2 GiB
+fedual bench growth     # 500 rounds of 100 clients: memory does not grow
+fedual bench loop       # 1,000 rounds beside the same rounds as a plain NumPy loop
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Federated against pooled against every site alone, on tables whose rows belong to sites by nature.
 
-    python -m fedual.bench.tables > docs/evidence/tables.md
+    fedual bench tables docs/evidence
 
 needs scikit-learn and statsmodels for the pooled and the local models, and the tables (`fedual datasets` says how to
 obtain those that are not part of the package).
@@ -229,7 +229,7 @@ def _coefficient_rows(table: Coefficients) -> list[str]:
 _HEAD = """
 # Tables with natural sites
 
-Four public tables whose rows belong to sites by nature. Written by `python -m fedual.bench.tables`, which computes
+Four public tables whose rows belong to sites by nature. Written by `fedual bench tables`, which computes
 every figure below. The federated runs are `fedual.ADMM()` with its defaults, in float64, to a squared gradient norm of
 1e-22, which is far more than a prediction needs. How to obtain the tables, and their terms: `fedual datasets`.
 """
@@ -245,6 +245,3 @@ first column is the largest difference of a coefficient in standard errors, the 
 of a standard error. In the tables below the interval goes with the site-clustered error, and the logistic models of
 sites alone have scikit-learn's default penalty, because in many small sites the classes separate.
 """
-
-if __name__ == "__main__":
-    print(page(), end="")

@@ -59,13 +59,13 @@ class Kind:
 
     Args:
         module: the module whose public names are the choices.
-        base: the class that choices derive from; None where they are functions.
-        returns: for functions: part of the name of the type they return, to tell them from helpers.
+        base: module and name of the class that they derive from.
+        functions: whether the choices are functions that return such an object, rather than classes.
     """
 
     module: str
-    base: str | None = None
-    returns: str = ""
+    base: tuple[str, str]
+    functions: bool = False
 
     def choices(self) -> dict[str, Callable[..., Any]]:
         """Name -> class or function, all that a configuration can name."""
@@ -73,24 +73,29 @@ class Kind:
         return {name: names[name] for name in names["__all__"] if name in names and self._is_choice(names[name])}
 
     def _is_choice(self, value: Any) -> bool:
-        if inspect.isclass(value) and self.base is not None:
-            base = getattr(importlib.import_module("fedual.protocols"), self.base)
-            return issubclass(value, base) and not value.__module__.startswith("fedual.protocols")
+        base = getattr(importlib.import_module(self.base[0]), self.base[1])
+        if not self.functions:
+            return inspect.isclass(value) and issubclass(value, base) and not value.__module__.startswith(_PROTOCOLS)
         if not inspect.isfunction(value):
             return False
         if any(_CALLABLE.match(str(p.annotation)) for p in _required(value)):
             return False  # needs a Python function, which a file cannot hold
-        return self.returns in str(inspect.signature(value).return_annotation)
+        try:
+            returned = typing.get_type_hints(value).get("return")
+        except NameError:  # an annotation for type checkers alone; such a function returns no part
+            return False
+        return inspect.isclass(returned) and issubclass(returned, base)
 
 
+_PROTOCOLS = "fedual.protocols"
 KINDS = {
-    "loss": Kind("fedual.losses", returns="Loss"),
-    "regularizer": Kind("fedual.prox", "Regularizer", returns="Regularizer"),
-    "algorithm": Kind("fedual.algorithms", "Algorithm"),
-    "oracle": Kind("fedual.oracles", "Oracle"),
-    "schedule": Kind("fedual.schedules", "Schedule"),
-    "participation": Kind("fedual.participation", "Participation"),
-    "optimizer": Kind("optax", returns="GradientTransformation"),
+    "loss": Kind("fedual.losses", (_PROTOCOLS, "Loss"), functions=True),
+    "regularizer": Kind("fedual.prox", (_PROTOCOLS, "Regularizer"), functions=True),
+    "algorithm": Kind("fedual.algorithms", (_PROTOCOLS, "Algorithm")),
+    "oracle": Kind("fedual.oracles", (_PROTOCOLS, "Oracle")),
+    "schedule": Kind("fedual.schedules", (_PROTOCOLS, "Schedule")),
+    "participation": Kind("fedual.participation", (_PROTOCOLS, "Participation")),
+    "optimizer": Kind("optax", ("optax", "GradientTransformation"), functions=True),
 }
 
 

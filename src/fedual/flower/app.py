@@ -20,7 +20,7 @@ from fedual.flower.plan import Plan, refuse_protection
 from fedual.flower.server import conducted
 from fedual.tables.summary import digest
 
-__all__ = ["App", "Deployment", "SiteConfig", "app_plan", "apps", "read_app", "site_source"]
+__all__ = ["App", "Deployment", "SiteConfig", "app_plan", "coordinator_app", "read_app", "site_app", "site_source"]
 
 _FROZEN = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -111,9 +111,20 @@ def _deployment(path: Path) -> Deployment:
     return Deployment.model_validate(table)
 
 
-def apps(folder: str | Path) -> tuple[ClientApp, ServerApp]:
-    """The ClientApp and the ServerApp of an app's folder."""
-    return app_of(lambda context: _desk(read_app(folder), context)), _server(folder)
+def site_app(folder: str | Path) -> ClientApp:
+    """The ClientApp of an app's folder."""
+    return app_of(lambda context: _desk(read_app(folder), context))
+
+
+def coordinator_app(folder: str | Path) -> ServerApp:
+    """The ServerApp of an app's folder."""
+    server = ServerApp()
+
+    @server.main()
+    def main(grid: Grid, context: Context) -> None:
+        conducted(app_plan(read_app(folder)), grid, context)
+
+    return server
 
 
 def _desk(app: App, context: Context) -> Desk:
@@ -149,16 +160,6 @@ def site_source(app: App, site: SiteConfig) -> Source:
         lambda transform: () if transform is None else tables.Transform.from_dict(transform).classes,
         digest(app.schema),
     )
-
-
-def _server(folder: str | Path) -> ServerApp:
-    server = ServerApp()
-
-    @server.main()
-    def main(grid: Grid, context: Context) -> None:
-        conducted(app_plan(read_app(folder)), grid, context)
-
-    return server
 
 
 def app_plan(app: App) -> Plan:

@@ -23,9 +23,10 @@ _CODE = '''"""Made by `fedual deploy init`; everything is in the TOML files besi
 
 from pathlib import Path
 
-from fedual.flower.app import apps
+from fedual.flower.app import coordinator_app, site_app
 
-client, server = apps(Path(__file__).parent)
+client = site_app(Path(__file__).parent)
+server = coordinator_app(Path(__file__).parent)
 '''
 _PROJECT: dict[str, Any] = {
     "project": {"name": "fedual-app", "version": "1.0.0", "license": "Apache-2.0", "dependencies": []},

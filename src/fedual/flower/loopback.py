@@ -112,7 +112,10 @@ class Loopback:
         pairs = " ".join(f"{name}={json.dumps(value)}" for name, value in config.items())
         more: Sequence[str] = ("--run-config", pairs) if pairs else ()
         out = self.call("run", str(app), "loopback", "--format", "json", *more)
-        return str(json.loads(out[out.index("{") :])["run-id"])
+        told = json.loads(out[out.index("{") :])
+        if "run-id" not in told:
+            raise RuntimeError(f"{app} was not accepted: {out}")
+        return str(told["run-id"])
 
     def status(self, run: str) -> str:
         """Flower's word on a run, such as "finished:completed"."""
