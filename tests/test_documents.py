@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import fedual
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(str(page.relative_to(ROOT)) for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(
@@ -52,3 +54,9 @@ def test_continuous_integration_runs_the_commands_of_the_readme():
     script = (ROOT / ".ci/run").read_text(encoding="utf-8")
     missing = [step for step in steps if step not in script and step.split("/")[-1] not in script]
     assert missing == []
+
+
+def test_every_public_name_has_a_place_in_the_reference():
+    pages = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    documented = set(re.findall(r"^::: fedual\.(\w+)$", pages, re.MULTILINE))
+    assert set(fedual.__all__) - documented == set()
