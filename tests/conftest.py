@@ -1,10 +1,22 @@
 """Data that many tests share: compiled programs are reused where shapes and methods agree."""
 
+import gc
+from collections.abc import Iterator
+
+import jax
 import numpy as np
 import pytest
 
 import fedual as fd
 from references import ragged_tables
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_programs() -> Iterator[None]:
+    """Compiled programs hold memory maps, of which a process has 65,530 on Linux; the whole suite would use them up."""
+    yield
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
